@@ -1,0 +1,58 @@
+"""Event2Vec: read event-camera recordings the way a language model reads words.
+
+A recording flows down this list, and every file does one step of it:
+
+    errors, atomic      what goes wrong; files that appear whole or not at all
+    events              Sensor, Events, EventBatch: the only types that travel between files
+    io/                 file <-> Events
+    sampling            uniform random sampling (Sec. 3.4)
+    store               EventStore: columns on disk, memory-mapped; what training reads
+    datasets/           a data set as people download it -> recordings with labels and a split
+    prepare             a data set -> a store, in parallel and resumable
+    figures/            pictures of events
+    benchmark/          speed and memory, measured against alternatives on the same machine
+    cli/                one file for each verb: parse, call, print
+
+Public names are loaded when they are first used, so that `event2vec --help` answers at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from event2vec.datasets import open_dataset as open_dataset
+    from event2vec.errors import Event2VecError as Event2VecError
+    from event2vec.errors import Event2VecWarning as Event2VecWarning
+    from event2vec.events import EventBatch as EventBatch
+    from event2vec.events import Events as Events
+    from event2vec.events import Sensor as Sensor
+    from event2vec.io import read_events as read_events
+    from event2vec.io import write_events as write_events
+    from event2vec.sampling import sample_uniform as sample_uniform
+    from event2vec.store import EventStore as EventStore
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Event2VecError": "errors",
+    "Event2VecWarning": "errors",
+    "Sensor": "events",
+    "Events": "events",
+    "EventBatch": "events",
+    "read_events": "io",
+    "write_events": "io",
+    "sample_uniform": "sampling",
+    "EventStore": "store",
+    "open_dataset": "datasets",
+}
+__all__ = list(_HOMES)  # noqa: PLE0605  in flow order
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'event2vec' has no attribute '{name}'")
+    return getattr(import_module(f"event2vec.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

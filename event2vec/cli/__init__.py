@@ -1,0 +1,64 @@
+"""The command line: one file for each verb. The only code that prints or exits."""
+
+import os
+import sys
+import warnings
+from importlib import import_module
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from event2vec import __version__
+
+# In the order in which a new user meets them. A verb's file has `add_arguments` and `run`, and imports nothing heavy.
+VERBS = {
+    "demo": "see it work: no data, no camera, no GPU needed",
+    "info": "what is in a recording of any format",
+    "convert": "write a recording in another format, whole or in part",
+    "prepare": "turn a data set into a store that training reads",
+    "benchmark": "measure speed and memory against the alternatives on this machine",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb. 0: done; 2: a wrong call or bad input; 130: stopped with Ctrl-C."""
+    from event2vec.errors import Event2VecError
+
+    warnings.showwarning = _show_warning
+    try:
+        options = build_parser().parse_args(arguments)
+        status = import_module(f"event2vec.cli.{options.verb}").run(options[options.verb])
+        sys.stdout.flush()
+        return int(status or 0)
+    except Event2VecError as error:
+        print(f"event2vec: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("event2vec: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def build_parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="event2vec",
+        description="Read event-camera recordings the way a language model reads words.",
+        epilog="'event2vec VERB --help' explains a verb. Start with 'event2vec demo'.",
+        version=__version__,
+    )
+    verbs = parser.add_subcommands(dest="verb", metavar="VERB", required=True, title="verbs")
+    for verb, summary in VERBS.items():
+        module = import_module(f"event2vec.cli.{verb}")
+        command = ArgumentParser(description=module.__doc__)
+        module.add_arguments(command)
+        verbs.add_subcommand(verb, command, help=summary)
+    return parser
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"event2vec: warning: {message}", file=sys.stderr)
+
+
+__all__ = ["Namespace", "build_parser", "main"]

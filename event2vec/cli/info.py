@@ -1,0 +1,89 @@
+"""Show what is in recordings: format, sensor, events, duration, rate, polarity, order.
+
+A file that cannot be read is reported, the others are shown, and the exit code is 2.
+"""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.cli.options import add_json_option, add_reading_options, reading_options
+
+if TYPE_CHECKING:
+    from event2vec.io import Recording
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE", help="recordings, in any format")
+    add_reading_options(parser)
+    add_json_option(parser)
+
+
+def run(options: Namespace) -> int:
+    from event2vec.errors import Event2VecError
+    from event2vec.io import read_recording
+
+    settings = reading_options(options)
+    reports: list[dict[str, Any]] = []
+    for file in options.files:
+        try:
+            reports.append({"file": str(file), **describe(read_recording(file, **settings))})
+        except Event2VecError as error:
+            reports.append({"file": str(file), "error": str(error)})
+    good = [report for report in reports if "error" not in report]
+    if options.json:
+        print(json.dumps(reports, indent=2))
+    elif good:
+        _print_table(good)
+    for report in reports:
+        for warning in report.get("warnings", ()):
+            print(f"event2vec: warning: {report['file']}: {warning}", file=sys.stderr)
+        if "error" in report:
+            print(f"event2vec: {report['error']}", file=sys.stderr)
+    return 0 if len(good) == len(reports) else 2
+
+
+def describe(recording: "Recording") -> dict[str, Any]:
+    """The facts about a recording, in the units that their names give."""
+    events = recording.events
+    seconds = events.duration / 1e6
+    return {
+        "format": recording.format,
+        "width": events.sensor.width,
+        "height": events.sensor.height,
+        "sensor_declared": recording.sensor_declared,
+        "events": len(events),
+        "start_us": recording.start,
+        "duration_us": events.duration,
+        "rate_per_second": len(events) / seconds if seconds else None,
+        "rising_share": float(events.p.double().mean()) if len(events) else None,
+        "out_of_order": recording.out_of_order,
+        "warnings": list(recording.warnings),
+    }
+
+
+def _print_table(reports: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    table.add_column("file", overflow="fold")
+    table.add_column("format")
+    for name in ("sensor", "events", "seconds", "events/s", "rising", "out of order"):
+        table.add_column(name, justify="right")
+    for facts in reports:
+        table.add_row(
+            facts["file"],
+            facts["format"],
+            f"{facts['width']}x{facts['height']}{'' if facts['sensor_declared'] else '*'}",
+            f"{facts['events']:,}",
+            f"{facts['duration_us'] / 1e6:.3f}",
+            f"{facts['rate_per_second']:,.0f}" if facts["rate_per_second"] is not None else "-",
+            f"{facts['rising_share']:.1%}" if facts["rising_share"] is not None else "-",
+            f"{facts['out_of_order']:,}",
+        )
+    Console().print(table)
+    if not all(facts["sensor_declared"] for facts in reports):
+        Console().print("* the file does not name its sensor: the smallest that holds the events. --sensor sets it.")

@@ -1,0 +1,36 @@
+"""Options that several verbs share, and how they are read."""
+
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+if TYPE_CHECKING:
+    from event2vec.events import Sensor
+
+
+def add_reading_options(parser: ArgumentParser) -> None:
+    """For files that do not say, or say wrongly, what they hold."""
+    parser.add_argument("--sensor", metavar="WxH", help="size of the sensor, such as 346x260; overrides the file's own")
+    parser.add_argument("--columns", metavar="TXYP", help="order of the columns of a text file, such as xytp")
+    parser.add_argument("--time-unit", choices=["s", "ms", "us", "ns"], help="unit of t in text, npz, npy, mat or HDF5")
+
+
+def reading_options(options: Namespace) -> dict[str, Any]:
+    """The keyword arguments of `read_events`."""
+    return {"sensor": parse_sensor(options.sensor), "columns": options.columns, "time_unit": options.time_unit}
+
+
+def parse_sensor(text: str | None) -> "Sensor | None":
+    from event2vec.errors import Event2VecError
+    from event2vec.events import Sensor
+
+    try:
+        return Sensor.parse(text) if text else None
+    except ValueError as error:
+        raise Event2VecError(f"--sensor: {error}") from None
+
+
+def add_json_option(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the same facts as JSON on standard output")
+
+

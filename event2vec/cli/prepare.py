@@ -1,0 +1,95 @@
+"""Turn a data set into a store: one folder that training maps into memory.
+
+Run it again after it was stopped and it goes on where it was. Recordings that cannot be used are listed in
+STORE/rejected.csv and below the progress bar, and the rest is prepared.
+"""
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.cli.options import add_json_option, add_reading_options, reading_options
+from event2vec.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from event2vec.prepare import Report
+
+SHOWN = 5  # rejected recordings that the summary lists; all are in rejected.csv
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    names = ["dvs_gesture", "asl_dvs", "dvs_lip", "nmnist", "folder", "digits"]
+    parser.add_argument("name", metavar="NAME", choices=names, help=f"the data set: {', '.join(names)}")
+    parser.add_argument("--root", metavar="R", help="the folder with the data set as downloaded; digits needs none")
+    parser.add_argument("--out", required=True, metavar="STORE", help="the folder to write")
+    parser.add_argument("--split", choices=["all", "train", "test"], default="all", help="what to prepare")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that read")
+    parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
+    parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
+    add_reading_options(parser)
+    add_json_option(parser)
+
+
+def run(options: Namespace) -> int:
+    from event2vec.datasets import SPLITS, open_dataset
+    from event2vec.errors import Event2VecError
+    from event2vec.prepare import prepare
+
+    if options.workers < 1:
+        raise Event2VecError(f"--workers must be at least 1, got {options.workers}")
+    wanted = SPLITS if options.split == "all" else (options.split,)
+    datasets = [open_dataset(options.name, options.root, split, **_options(options)) for split in wanted]
+    try:
+        with progress_bar(f"preparing {options.name}") as progress:
+            report = prepare(datasets, options.out, options.workers, progress)
+    except KeyboardInterrupt:
+        print("event2vec: stopped. The same command goes on from here", file=sys.stderr)
+        return 130
+    print(json.dumps(_facts(report), indent=2)) if options.json else _summarise(report)
+    return 2 if options.strict and report.rejected else 0
+
+
+def _options(options: Namespace) -> dict[str, Any]:
+    """What the data set can be told; an option that it would not heed is an error."""
+    from event2vec.errors import Event2VecError
+
+    reading = {name: value for name, value in reading_options(options).items() if value is not None}
+    if options.name == "folder":
+        return {"seed": options.seed, **reading}
+    if reading:
+        raise Event2VecError(f"--{next(iter(reading)).replace('_', '-')} is for 'folder'; {options.name} is known")
+    return {"seed": options.seed} if options.name == "digits" else {}
+
+
+def _facts(report: "Report") -> dict[str, Any]:
+    store = report.store
+    return {
+        "store": str(store.folder),
+        "recordings": {split: store.splits.count(split) for split in sorted(set(store.splits))},
+        "events": int(store.offsets[-1]),
+        "classes": len(store.classes),
+        "width": store.sensor.width,
+        "height": store.sensor.height,
+        "rejected": [vars(note) for note in report.rejected],
+        "warnings": [vars(note) for note in report.warnings],
+    }
+
+
+def _summarise(report: "Report") -> None:
+    facts = _facts(report)
+    counts = ", ".join(f"{count:,} {split}" for split, count in facts["recordings"].items())
+    print(
+        f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events, "
+        f"sensor {report.store.sensor}",
+        file=sys.stderr,
+    )
+    for notes, title in ((report.warnings, "used, with a remark"), (report.rejected, "rejected")):
+        for note in notes[:SHOWN]:
+            print(f"  {title}: {note.source}: {note.message}", file=sys.stderr)
+        if len(notes) > SHOWN:
+            print(f"  {title}: {len(notes) - SHOWN:,} more", file=sys.stderr)
+    if report.rejected:
+        print(f"  {len(report.rejected):,} rejected in all: {report.store.folder / 'rejected.csv'}", file=sys.stderr)

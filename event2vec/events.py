@@ -1,0 +1,202 @@
+"""Sensor, Events, EventBatch: the only types that travel between files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+LARGEST_SIDE = 65536  # coordinates are kept as 16-bit numbers on disk
+COLUMNS = ("x", "y", "t", "p", "rho")
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """The pixel grid of a camera; polarities are always 2."""
+
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        for name, side in (("width", self.width), ("height", self.height)):
+            if not 1 <= side <= LARGEST_SIDE:
+                raise ValueError(f"sensor {name} must be from 1 to {LARGEST_SIDE}, got {side}")
+
+    @classmethod
+    def parse(cls, text: str) -> "Sensor":
+        """Read a size as people write it: 346x260."""
+        width, cross, height = text.lower().replace(" ", "").partition("x")
+        if not (cross and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
+            raise ValueError(f"a sensor is written WIDTHxHEIGHT, such as 346x260, got {text!r}")
+        return cls(int(width), int(height))
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """The point that turning and resizing leave in place, as (x, y)."""
+        return (self.width - 1) / 2, (self.height - 1) / 2
+
+    def __str__(self) -> str:
+        return f"{self.width}x{self.height}"
+
+
+@dataclass(frozen=True)
+class Events:
+    """One recording as parallel columns, ordered by time."""
+
+    x: Float[Tensor, " n"]  # column; fractional for cluster centres
+    y: Float[Tensor, " n"]  # row, downwards as in an image
+    t: Int64[Tensor, " n"]  # microseconds since the first event of the recording
+    p: Bool[Tensor, " n"]  # True where brightness rose
+    rho: Float[Tensor, " n"]  # raw events this row stands for (Sec. 3.5)
+    sensor: Sensor
+
+    @classmethod
+    def from_arrays(cls, x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any = None) -> "Events":
+        """Check columns from outside, put them in time order and start the clock at zero.
+
+        Takes tensors, arrays or lists. `t` is in whole microseconds; `p` is bool, 0/1 or -1/1.
+        """
+        t, p = _whole(_tensor(t)), _rising(_tensor(p))
+        x, y = _tensor(x).to(torch.float32), _tensor(y).to(torch.float32)
+        # One shared number instead of a column of ones: raw recordings are large, and all have rho 1.
+        rho = torch.ones((), device=t.device).expand(t.shape) if rho is None else _tensor(rho).to(torch.float32)
+        lengths = {name: tuple(column.shape) for name, column in zip(COLUMNS, (x, y, t, p, rho), strict=True)}
+        if t.ndim != 1 or len(set(lengths.values())) != 1:
+            raise ValueError(f"columns must be flat and of one length, got {lengths}")
+        _check_inside(x, y, sensor)
+        if not (len(rho) == 0 or bool(rho.min() >= 1)):
+            raise ValueError(f"rho counts raw events and must be at least 1, got {float(rho.min())}")
+        if len(t) and bool((t[1:] < t[:-1]).any()):
+            order = torch.argsort(t, stable=True)
+            x, y, t, p, rho = (column[order] for column in (x, y, t, p, rho))
+        return cls(x, y, _from_zero(t), p, rho, sensor)
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    @property
+    def duration(self) -> int:
+        """Microseconds from the first event to the last."""
+        return int(self.t[-1] - self.t[0]) if len(self) else 0
+
+    def select(self, rows: Tensor | slice) -> "Events":
+        """Keep these rows, in the order given; times stay as they are."""
+        return Events(self.x[rows], self.y[rows], self.t[rows], self.p[rows], self.rho[rows], self.sensor)
+
+    def between(self, start: int, stop: int) -> "Events":
+        """The part with start <= t < stop, in microseconds, on a clock of its own."""
+        first, last = torch.searchsorted(self.t, torch.tensor([start, stop], device=self.t.device)).tolist()
+        part = self.select(slice(first, max(first, last)))
+        return replace(part, t=_from_zero(part.t))
+
+    def to(self, device: torch.device | str) -> "Events":
+        return Events(**{name: getattr(self, name).to(device) for name in COLUMNS}, sensor=self.sensor)
+
+
+@dataclass(frozen=True)
+class EventBatch:
+    """Recordings side by side. Padding is zero, and `valid` is True on a prefix of every row."""
+
+    x: Float[Tensor, "batch length"]
+    y: Float[Tensor, "batch length"]
+    t: Int64[Tensor, "batch length"]
+    p: Bool[Tensor, "batch length"]
+    rho: Float[Tensor, "batch length"]
+    valid: Bool[Tensor, "batch length"]
+    sensor: Sensor
+
+    @classmethod
+    def pad(cls, recordings: Sequence[Events]) -> "EventBatch":
+        """Put recordings of one sensor into a batch as long as the longest of them."""
+        if not recordings:
+            raise ValueError("a batch needs at least one recording")
+        sensors = {recording.sensor for recording in recordings}
+        if len(sensors) != 1:
+            raise ValueError(f"a batch has one sensor, got {', '.join(sorted(map(str, sensors)))}")
+        columns = {
+            name: pad_sequence([getattr(recording, name) for recording in recordings], batch_first=True)
+            for name in COLUMNS
+        }
+        device = columns["t"].device
+        lengths = torch.tensor([len(recording) for recording in recordings], device=device)
+        valid = torch.arange(columns["t"].shape[1], device=device) < lengths[:, None]
+        return cls(**columns, valid=valid, sensor=recordings[0].sensor)
+
+    def __len__(self) -> int:
+        return len(self.valid)
+
+    def keep(self, wanted: Bool[Tensor, "batch length"]) -> "EventBatch":
+        """Drop the other events and close the gaps they leave."""
+        wanted = wanted & self.valid
+        order = torch.argsort((~wanted).byte(), dim=1, stable=True)  # kept first, still by time
+        valid = wanted.gather(1, order)
+        columns = {name: getattr(self, name).gather(1, order) * valid for name in COLUMNS}
+        return EventBatch(**columns, valid=valid, sensor=self.sensor)
+
+    def row(self, index: int) -> Events:
+        """One recording without its padding."""
+        count = int(self.valid[index].sum())
+        return Events(**{name: getattr(self, name)[index, :count] for name in COLUMNS}, sensor=self.sensor)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "EventBatch":
+        return self._each(lambda column: column.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "EventBatch":
+        return self._each(lambda column: column.pin_memory())
+
+    def _each(self, change: Any) -> "EventBatch":
+        return EventBatch(
+            **{name: change(getattr(self, name)) for name in COLUMNS}, valid=change(self.valid), sensor=self.sensor
+        )
+
+
+def _tensor(values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    values = np.asarray(values)
+    # torch shares memory with numpy, and wants it whole, writable and in this machine's byte order.
+    values = np.require(values, values.dtype.newbyteorder("="), ["C", "W"])
+    return torch.from_numpy(values)
+
+
+def _whole(t: Tensor) -> Int64[Tensor, " n"]:
+    if t.is_floating_point() and not bool((t == t.round()).all()):
+        raise ValueError("t must be in whole microseconds, got fractions or no number at all")
+    if t.is_floating_point() and t.numel() and bool(t.abs().max() >= 2**62):
+        raise ValueError(f"t must be below 2^62 microseconds, got {float(t.abs().max()):.3g}")
+    return t.to(torch.int64)
+
+
+def _rising(p: Tensor) -> Bool[Tensor, " n"]:
+    if p.dtype == torch.bool:
+        return p
+    p = p if p.is_floating_point() else p.to(torch.int64)  # torch compares few of the unsigned types
+    # NaN is equal to nothing, so it is found here too.
+    strange = p[(p != 1) & (p != 0) & (p != -1)]
+    if len(strange):
+        raise ValueError(f"p must be 0/1, -1/1 or bool, got {strange[0].item()}")
+    if bool((p == -1).any()) and bool((p == 0).any()):
+        raise ValueError("p must be 0/1, -1/1 or bool, got both 0 and -1")
+    return p > 0
+
+
+def _check_inside(x: Tensor, y: Tensor, sensor: Sensor) -> None:
+    for name, column, side in (("x", x, sensor.width), ("y", y, sensor.height)):
+        if len(column) == 0:
+            continue
+        low, high = (float(value) for value in torch.aminmax(column))
+        if not (low >= 0 and high <= side - 1):  # NaN fails both
+            found = high if low >= 0 else low
+            raise ValueError(f"an event at {name} = {found:g} lies outside the sensor, which is {sensor}")
+
+
+def _from_zero(t: Int64[Tensor, " n"]) -> Int64[Tensor, " n"]:
+    if len(t) == 0:
+        return t
+    if int(t[-1]) - int(t[0]) >= 2**62:  # in Python's integers: the difference of two int64 may wrap
+        raise ValueError(f"timestamps span {int(t[-1]) - int(t[0])} microseconds, more than any recording can")
+    return t - t[0]

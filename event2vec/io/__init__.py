@@ -1,0 +1,157 @@
+"""Files to Events and back: look at the first bytes, then at the suffix, and pick a reader."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from event2vec.atomic import whole_file
+from event2vec.errors import Event2VecWarning, FileError
+from event2vec.events import Events, Sensor
+from event2vec.io import aedat, arrays, atis, es, hdf5, native, prophesee, text
+from event2vec.io.recording import Decoded, Recording, check
+
+__all__ = ["Recording", "read_events", "read_recording", "write_events"]
+
+Reader = Callable[..., Decoded]
+
+# Formats that leave the unit of time open take it as an option; text also takes the order of its columns.
+TIMED: dict[str, Reader] = {
+    "npy": arrays.read_npy,
+    "npz": arrays.read_npz,
+    "mat": arrays.read_mat,
+    "hdf5": hdf5.read_hdf5,
+}
+FIXED: dict[str, Reader] = {
+    "aedat4": native.read_aedat4,
+    "aedat31": aedat.read_aedat31,
+    "aedat2-dvs128": aedat.read_aedat2_dvs128,
+    "aedat2-davis": native.read_aedat2_davis,
+    "evt2": native.read_evt2,
+    "evt21": prophesee.read_evt21,
+    "evt3": native.read_evt3,
+    "dat": native.read_dat,
+    "es": es.read_es,
+    "atis": atis.read_atis,
+}
+SUFFIXES = {".bin": "atis", ".txt": "text", ".csv": "text", ".dat": "dat"}
+MAGIC = (
+    (b"#!AER-DAT4.0", "aedat4"),
+    (b"#!AER-DAT3.", "aedat31"),
+    (b"Event Stream", "es"),
+    (b"\x93NUMPY", "npy"),
+    (b"PK\x03\x04", "npz"),
+    (b"PK\x05\x06", "npz"),
+    (b"\x89HDF\r\n\x1a\n", "hdf5"),
+    (b"MATLAB 7.3", "hdf5"),
+    (b"MATLAB", "mat"),
+)
+READABLE = (
+    "AEDAT 2.0, 3.1 and 4, Prophesee RAW (EVT2, EVT2.1, EVT3) and DAT, ES, HDF5, npz, npy, mat, N-MNIST bin, txt, csv"
+)
+
+WRITERS: dict[str, Callable[[Path, Events], None]] = {
+    ".npz": arrays.write_npz,
+    ".aedat4": native.write_native,
+    ".raw": native.write_native,
+    ".dat": native.write_native,
+    ".h5": hdf5.write_hdf5,
+    ".hdf5": hdf5.write_hdf5,
+    ".csv": text.write_text,
+    ".txt": text.write_text,
+}
+LIMITS = {".raw": (2048, 1 << 34), ".dat": (1 << 14, 1 << 32)}  # pixels a side, microseconds
+
+
+def read_events(
+    path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
+) -> Events:
+    """The events of a recording in any format, with a warning where something had to be left out.
+
+    `sensor` overrides what the file says; `columns` and `time_unit` do so for formats that leave them open.
+    """
+    recording = read_recording(path, sensor=sensor, columns=columns, time_unit=time_unit)
+    for warning in recording.warnings:
+        warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=2)
+    return recording.events
+
+
+def read_recording(
+    path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
+) -> Recording:
+    """The events, and what else there is to know about their file."""
+    path = Path(path)
+    try:
+        format = detect_format(path)
+        if format == "text":
+            decoded = text.read_text(path, columns, time_unit)
+        elif format in TIMED:
+            decoded = TIMED[format](path, time_unit)
+        else:
+            decoded = FIXED[format](path)
+    except OSError as error:
+        raise FileError(path, f"cannot be read: {error.strerror or error}") from None
+    return check(path, format, decoded, sensor)
+
+
+def detect_format(path: Path) -> str:
+    """The name of a file's format, by its first bytes and then by its suffix."""
+    if not path.exists():
+        raise FileError(path, "does not exist. Check the name and the folder")
+    if not path.is_file():
+        raise FileError(path, "is a folder, expected one recording. Data sets are read by 'event2vec prepare'")
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if not head:
+        raise FileError(path, "is empty. Copy or record it again")
+    for magic, format in MAGIC:
+        if head.startswith(magic):
+            return format
+    if head.startswith(b"#!AER-DAT2.") or (head.startswith(b"#") and path.suffix.lower() == ".aedat"):
+        return "aedat2-dvs128" if aedat.is_dvs128(path) else "aedat2-davis"
+    if head.startswith(b"%") and (encoding := _prophesee_encoding(path)):
+        return encoding
+    format = SUFFIXES.get(path.suffix.lower(), "")
+    if not format:
+        start = head[:8]
+        raise FileError(path, f"begins with {start!r} and is of no format known here. Readable are {READABLE}")
+    return format
+
+
+def _prophesee_encoding(path: Path) -> str:
+    encoding = prophesee.read_header(path).encoding
+    if path.suffix.lower() == ".raw" and encoding not in FIXED:
+        raise FileError(path, f"is Prophesee RAW with encoding '{encoding}', expected EVT2, EVT2.1 or EVT3")
+    return encoding if encoding in ("evt2", "evt21", "evt3", "dat") else ""
+
+
+def write_events(path: str | Path, events: Events) -> None:
+    """Write a recording in the format that the suffix names; the file appears whole or not at all.
+
+    Times count from the first event. Only .npz keeps cluster centres and their rho.
+    """
+    path = Path(path)
+    write = WRITERS.get(path.suffix.lower())
+    if write is None:
+        raise FileError(path, f"cannot be written: '{path.suffix}' is not one of {', '.join(WRITERS)}")
+    if path.is_dir():
+        raise FileError(path, "is a folder, expected the name of a file to write")
+    if path.suffix.lower() != ".npz":
+        _check_plain(path, events)
+    try:
+        with whole_file(path) as temporary:
+            write(temporary, events.to("cpu"))
+    except OSError as error:
+        raise FileError(path, f"cannot be written: {error.strerror or error}") from None
+
+
+def _check_plain(path: Path, events: Events) -> None:
+    """Refuse what the format would change: fractions, counts, empty recordings, numbers too large for it."""
+    whole = bool((events.x == events.x.round()).all() and (events.y == events.y.round()).all())
+    if not whole or bool((events.rho != 1).any()):
+        raise FileError(path, "cannot hold cluster centres or their counts. Write them as .npz")
+    suffix = path.suffix.lower()
+    if len(events) == 0 and suffix in (".aedat4", ".raw", ".dat"):
+        raise FileError(path, "cannot hold a recording without events. Write it as .npz or .h5")
+    side, microseconds = LIMITS.get(suffix, (1 << 16, 1 << 63))
+    if max(events.sensor.width, events.sensor.height) > side or events.duration >= microseconds:
+        raise FileError(path, f"cannot hold more than {side} pixels a side or {microseconds} microseconds. Use .h5")

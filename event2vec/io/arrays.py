@@ -1,0 +1,152 @@
+"""Arrays as Python and MATLAB save them: npy, npz, mat. Pickles are never loaded."""
+
+import math
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from event2vec.errors import FileError
+from event2vec.events import Events, Sensor
+from event2vec.io.recording import Decoded
+from event2vec.io.units import to_microseconds
+
+NAMES = {
+    "x": ("x", "xs", "x_pos", "col"),
+    "y": ("y", "ys", "y_pos", "row"),
+    "t": ("t", "ts", "timestamp", "timestamps", "time"),
+    "p": ("p", "ps", "pol", "polarity", "polarities", "on"),
+}
+LARGEST_RATIO = 1100  # deflate cannot shrink data more than this
+
+
+def find_columns(path: Path, names: list[str]) -> dict[str, str]:
+    """Which of a file's own names stand for x, y, t and p."""
+    lowered = {name.lower(): name for name in names}
+    found = {
+        column: next((lowered[name] for name in synonyms if name in lowered), "") for column, synonyms in NAMES.items()
+    }
+    missing = [f"{column} ({'/'.join(NAMES[column][:4])})" for column, name in found.items() if not name]
+    if missing:
+        raise FileError(path, f"has no column for {', '.join(missing)}; it has {', '.join(names[:12]) or 'none'}")
+    return found
+
+
+def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | None) -> Decoded:
+    """Pick x, y, t, p (and rho and the sensor, where we wrote them) from named columns."""
+    names = find_columns(path, list(table))
+    x, y, t, p = (_numbers(path, name, table[names[name]]) for name in ("x", "y", "t", "p"))
+    rho = _numbers(path, "rho", table["rho"]) if "rho" in table else None
+    return Decoded(x, y, to_microseconds(path, t, time_unit), p, _sensor(path, table), rho)
+
+
+def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
+    column = np.asarray(column)
+    if column.dtype.kind not in "biuf":
+        raise FileError(path, f"has column {name} of type {column.dtype}, expected numbers")
+    return column.reshape(-1) if column.ndim != 1 and max(column.shape, default=0) == column.size else column
+
+
+def _sensor(path: Path, table: Mapping[str, Any]) -> Sensor | None:
+    if "sensor" not in table:
+        return None
+    sides = np.asarray(table["sensor"])
+    try:
+        return Sensor(*(int(side) for side in sides))
+    except (TypeError, ValueError) as error:
+        raise FileError(path, f"names a sensor that cannot be: {error}") from None
+
+
+def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
+    """A structured array with named fields, or a plain one with four columns t, x, y, p."""
+    try:
+        with path.open("rb") as file:
+            shape, dtype = _array_header(file)
+            claimed = math.prod(shape) * dtype.itemsize
+            if claimed > path.stat().st_size:
+                raise ValueError(f"the header claims {claimed} bytes, the file has {path.stat().st_size}")
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError, MemoryError, TypeError, SyntaxError, KeyError) as error:
+        raise FileError(path, f"cannot be read as a NumPy array: {_short(error)}. Is the file whole?") from None
+    if array.dtype.names:
+        return columns_to_decoded(path, {name: array[name] for name in array.dtype.names}, time_unit)
+    if array.ndim == 2 and array.shape[1] == 4:
+        return columns_to_decoded(path, dict(zip("txyp", array.T, strict=True)), time_unit)
+    raise FileError(
+        path,
+        f"holds an array of shape {array.shape} and type {array.dtype}, expected fields t, x, y, p or four columns",
+    )
+
+
+def read_npz(path: Path, time_unit: str | None = None) -> Decoded:
+    """One array for each column; ours also has rho and sensor."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                _check_member(path, archive, member)
+        with np.load(path, allow_pickle=False) as arrays:
+            table = {name: arrays[name] for name in arrays.files}
+    except FileError:
+        raise
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds on damage
+        raise FileError(path, f"cannot be read as npz: {_short(error)}. Is the file whole?") from None
+    return columns_to_decoded(path, table, time_unit)
+
+
+def _check_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Refuse an array that claims more than its bytes can hold: it would be reserved before it is read."""
+    with archive.open(member) as file:
+        shape, dtype = _array_header(file)
+    claimed = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject:
+        raise FileError(
+            path, f"holds Python objects in '{member.filename}', which are never loaded. Save plain numbers"
+        )
+    if claimed > min(member.file_size, path.stat().st_size * LARGEST_RATIO):
+        raise ValueError(f"'{member.filename}' claims {claimed} bytes and has {member.file_size}")
+
+
+def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = reader(file)
+    return shape, dtype
+
+
+def read_mat(path: Path, time_unit: str | None = None) -> Decoded:
+    """MATLAB up to version 7: variables ts, x, y, pol, as in ASL-DVS."""
+    import scipy.io
+
+    try:
+        listed = scipy.io.whosmat(path)
+        # Only number arrays are ever built; a damaged class could ask for billions of empty cells.
+        names = [name for name, shape, kind in listed if re.fullmatch(r"(u?int\d+|single|double|logical)", kind)]
+        wanted = [name for name in names if name.lower() in {name for group in NAMES.values() for name in group}]
+        table = scipy.io.loadmat(path, variable_names=wanted) if wanted else {}
+        table = {name: np.asarray(table[name]) for name in wanted}
+    except Exception as error:  # scipy's reader raises whatever the damage leads to
+        raise FileError(path, f"cannot be read as a MATLAB file: {_short(error)}. Is the file whole?") from None
+    return columns_to_decoded(path, table or {name: () for name, *_ in listed}, time_unit)
+
+
+def write_npz(path: Path, events: Events) -> None:
+    """Exact, with rho and sensor."""
+    whole = bool((events.x == events.x.round()).all() and (events.y == events.y.round()).all())
+    coordinate = np.uint16 if whole else np.float32
+    np.savez_compressed(
+        path,
+        x=events.x.numpy().astype(coordinate),
+        y=events.y.numpy().astype(coordinate),
+        t=events.t.numpy(),
+        p=events.p.numpy(),
+        rho=events.rho.numpy(),
+        sensor=np.array([events.sensor.width, events.sensor.height]),
+    )
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:160] or type(error).__name__

@@ -1,0 +1,137 @@
+"""HDF5 in the layouts of DSEC, Metavision and plain columns, read with h5py.
+
+eventcv reads HDF5 too, but not what people have: DSEC is packed with Blosc, polarity is often an int16,
+and Metavision keeps the size of the sensor in an attribute that it does not look at.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from event2vec.errors import FileError, MissingExtra
+from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.io.arrays import NAMES, columns_to_decoded
+from event2vec.io.recording import Decoded
+
+ECF_FILTER = 0x8ECF  # Prophesee's codec
+LARGEST_RATIO = 5000  # more than any filter gains on events; a damaged shape claims far more
+PLACES = ("events", "CD/events", "/", "prophesee/left", "davis/left/events")
+
+
+def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:
+    """Columns in a group, or one table with named fields."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            place = _find_events(path, file)
+            if isinstance(place, h5py.Dataset) and _filters(place) == [ECF_FILTER]:
+                return _read_ecf(path, _sensor(file))
+            table = _load(path, place)
+            sensor = _sensor(place) or _sensor(file)
+            offset = int(np.asarray(file["t_offset"]).reshape(-1)[0]) if "t_offset" in file else 0
+    except (FileError, MissingExtra):
+        raise
+    except Exception as error:  # h5py raises OSError, KeyError, RuntimeError, ValueError and more on damage
+        reason = " ".join(str(error).split())[:200]
+        raise FileError(path, f"cannot be read as HDF5: {reason}. Is the file whole?") from None
+    decoded = columns_to_decoded(path, table, time_unit)
+    return Decoded(decoded.x, decoded.y, decoded.t.astype(np.int64) + offset, decoded.p, sensor, decoded.rho)
+
+
+def _find_events(path: Path, file: Any) -> Any:
+    """The group or table that holds the events: a usual place, else the first that has all four columns."""
+    import h5py
+
+    for place in PLACES:
+        if place in file and _holds_events(file[place]):
+            return file[place]
+    found: list[Any] = []
+    file.visititems(lambda _, node: found.append(node) if _holds_events(node) else None)
+    if found:
+        return found[0]
+    names: list[str] = []
+    file.visititems(lambda name, node: names.append(name) if isinstance(node, h5py.Dataset) else None)
+    raise FileError(path, f"holds no events: expected x, y, t, p under 'events' or 'CD/events', found {names[:8]}")
+
+
+def _holds_events(node: Any) -> bool:
+    import h5py
+
+    names = (node.dtype.names or ()) if isinstance(node, h5py.Dataset) else tuple(node)
+    lowered = {name.lower() for name in names}
+    return all(lowered & set(synonyms) for synonyms in NAMES.values())
+
+
+def _filters(dataset: Any) -> list[int]:
+    settings = dataset.id.get_create_plist()
+    return [settings.get_filter(position)[0] for position in range(settings.get_nfilters())]
+
+
+def _load(path: Path, place: Any) -> dict[str, Any]:
+    import h5py
+
+    if isinstance(place, h5py.Dataset):
+        table = _read(path, place)
+        return {name: table[name] for name in table.dtype.names}
+    known = {name for synonyms in NAMES.values() for name in synonyms} | {"rho"}
+    return {
+        name: _read(path, place[name])
+        for name in place
+        if name.lower() in known and isinstance(place[name], h5py.Dataset)
+    }
+
+
+def _read(path: Path, dataset: Any) -> Any:
+    import h5py
+
+    stored = dataset.id.get_storage_size()
+    if dataset.nbytes > LARGEST_RATIO * stored + (1 << 20):
+        raise FileError(path, f"claims {dataset.nbytes} bytes in '{dataset.name}' and stores {stored}. It is damaged")
+    missing = [code for code in _filters(dataset) if not h5py.h5z.filter_avail(code)]
+    if missing:
+        try:
+            import hdf5plugin  # noqa: F401  (importing it registers the filters)
+        except ImportError:
+            raise MissingExtra(f"{path}: packed with HDF5 filter {missing[0]}, which", "hdf5") from None
+    return dataset[()]
+
+
+def _sensor(node: Any) -> Sensor | None:
+    """Attributes width and height, or Metavision's geometry."""
+    attributes = node.attrs
+    if "width" in attributes and "height" in attributes:
+        sides = [attributes["width"], attributes["height"]]
+    elif "geometry" in attributes:
+        geometry = attributes["geometry"]
+        sides = (geometry.decode() if isinstance(geometry, bytes) else str(geometry)).lower().split("x")
+    else:
+        return None
+    width, height = (int(side) for side in sides)
+    return Sensor(width, height) if 0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE else None
+
+
+def _read_ecf(path: Path, sensor: Sensor | None) -> Decoded:
+    """Metavision's own compression, which only the optional evlib decodes."""
+    try:
+        import evlib
+    except ImportError:
+        raise MissingExtra(f"{path}: packed with Prophesee's ECF codec, which", "ecf") from None
+    table = evlib.load_events(str(path)).collect()
+    t = table["t"].dt.total_microseconds() if table["t"].dtype.is_temporal() else table["t"]
+    x, y, p = (table[name].to_numpy() for name in ("x", "y", "polarity"))
+    return Decoded(x, y, t.to_numpy(), p, sensor)
+
+
+def write_hdf5(path: Path, events: Events) -> None:
+    """The plain layout, events/{x,y,t,p}, with the size of the sensor."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        group = file.create_group("events")
+        group.attrs["width"], group.attrs["height"] = events.sensor.width, events.sensor.height
+        for name, kind in (("x", np.uint16), ("y", np.uint16), ("t", np.int64), ("p", np.bool_)):
+            group.create_dataset(
+                name, data=getattr(events, name).numpy().astype(kind), compression="gzip", shuffle=True
+            )

@@ -1,0 +1,147 @@
+"""The adapter to eventcv's decoders and encoders: AEDAT4, EVT2, EVT3, DAT, AEDAT 2.0 of the DAVIS family.
+
+eventcv drops events outside the sensor without a word, guesses what it is not told, picks the format by the
+suffix, and may panic on damaged bytes. So we read sizes from the headers ourselves, ask it for every event,
+hand it the suffix it expects, and turn whatever it raises into our one error.
+"""
+
+import os
+import re
+import struct
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from event2vec.errors import FileError
+from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.io.aedat import AEDAT2_EVENT, CHIPS, chip_name, header_length
+from event2vec.io.prophesee import read_header
+from event2vec.io.recording import Decoded, cut_short
+
+EVERY_PIXEL = (LARGEST_SIDE, LARGEST_SIDE)
+AEDAT4_MAGIC = b"#!AER-DAT4.0\r\n"
+
+
+def read_aedat4(path: Path) -> Decoded:
+    with path.open("rb") as file:
+        start = file.read(len(AEDAT4_MAGIC) + 4)
+        length = int.from_bytes(start[len(AEDAT4_MAGIC) :], "little")
+        size = path.stat().st_size
+        # eventcv reserves as many bytes as the file claims for its header.
+        if len(start) < len(AEDAT4_MAGIC) + 4 or len(start) + length > size:
+            raise FileError(path, f"has an AEDAT4 header of {length} bytes in a file of {size}. Is the file whole?")
+        header = file.read(length)
+        ignored = _cut_packet(file.fileno(), len(start) + length, size)
+    return _decode(path, ".aedat4", _aedat4_sensor(header), cut_short(ignored, "packet"))
+
+
+def _aedat4_sensor(header: bytes) -> Sensor | None:
+    """The size of the first event stream in DV's description of its outputs."""
+    stream = header.partition(b">EVTS<")[2].partition(b'key="typeIdentifier"')[0]
+    sides = [re.search(rb'key="%s"[^>]*>(\d{1,5})<' % key, stream) for key in (b"sizeX", b"sizeY")]
+    return _sensor_of([int(side[1]) for side in sides if side])
+
+
+def _cut_packet(file: int, position: int, size: int) -> int:
+    """Bytes of an unfinished packet at the end; 0 where the packets end as they should, in the data table."""
+    while position + 8 <= size:
+        head = os.pread(file, 12, position)
+        stream, length = struct.unpack("<ii", head[:8])
+        if not 0 <= stream < 256 or length < 0 or head[8:] == b"FTAB":
+            return 0  # the table: a compressed frame or a bare one, not a packet
+        if position + 8 + length > size:
+            break
+        position += 8 + length
+    return size - position
+
+
+def read_evt2(path: Path) -> Decoded:
+    return _read_prophesee(path, ".raw", 4, "word")
+
+
+def read_evt3(path: Path) -> Decoded:
+    return _read_prophesee(path, ".raw", 2, "word")
+
+
+def read_dat(path: Path) -> Decoded:
+    header = read_header(path)
+    with path.open("rb") as file:
+        file.seek(header.length)
+        kind = file.read(2)
+    if len(kind) == 2 and kind[1] != 8:
+        raise FileError(path, f"has DAT records of {kind[1]} bytes, expected 8 (brightness changes, version 2)")
+    return _read_prophesee(path, ".dat", 8, "event", before=2)
+
+
+def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: int = 0) -> Decoded:
+    header = read_header(path)
+    body = path.stat().st_size - header.length - before
+    if body < width:  # eventcv takes a file without records for a broken one
+        nothing = np.empty(0, np.int64)
+        return Decoded(nothing, nothing, nothing, nothing, header.sensor, None, cut_short(max(body, 0), record))
+    return _decode(path, suffix, header.sensor, cut_short(body % width, record))
+
+
+def read_aedat2_davis(path: Path) -> Decoded:
+    body = path.stat().st_size - header_length(path)
+    chip = chip_name(path)
+    sensor = next((sensor for name, sensor in CHIPS.items() if name in chip.lower()), None)
+    if sensor is None:
+        raise FileError(path, f"is AEDAT 2.0 of a camera called '{chip}', expected one of {', '.join(CHIPS)}")
+    decoded = _decode(path, ".aedat", sensor, cut_short(body % AEDAT2_EVENT.itemsize, "event"))
+    # jAER counts rows from the bottom; eventcv turned them over in the grid that we asked for.
+    return replace(decoded, y=decoded.y - (LARGEST_SIDE - sensor.height))
+
+
+def _sensor_of(sides: list[int]) -> Sensor | None:
+    return Sensor(*sides) if len(sides) == 2 and all(1 <= side <= LARGEST_SIDE for side in sides) else None
+
+
+def _decode(path: Path, suffix: str, sensor: Sensor | None, warnings: tuple[str, ...]) -> Decoded:
+    import eventcv
+
+    with _named(path, suffix) as name, _panics(path, f"cannot be decoded as {suffix[1:].upper()}"):
+        table = eventcv.load(str(name), time_unit="us", sensor_size=EVERY_PIXEL).numpy()
+    # Rows of x, y, t, p as 64-bit numbers. The columns stay views: they are converted once, when checked.
+    x, y, t, p = torch.from_numpy(np.ascontiguousarray(table).astype(np.int64, copy=False)).unbind(1)
+    return Decoded(x, y, t, p != 0, sensor, None, warnings)
+
+
+def write_native(path: Path, events: Events) -> None:
+    """AEDAT4, EVT2 or DAT, by the suffix of `path`."""
+    import eventcv
+
+    x, y, t, p = (column.numpy().astype(np.int64) for column in (events.x, events.y, events.t, events.p))
+    with _panics(path, "cannot be written"):
+        stream = eventcv.from_numpy(
+            np.stack([x, y, t, p], axis=1), sensor_size=(events.sensor.width, events.sensor.height), time_unit="us"
+        )
+        eventcv.save(stream, str(path), format="evt2" if path.suffix == ".raw" else None)
+
+
+@contextmanager
+def _named(path: Path, suffix: str) -> Iterator[Path]:
+    """A name for the file that ends as eventcv expects."""
+    if path.suffix.lower() == suffix:
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder) / f"recording{suffix}"
+        link.symlink_to(path.absolute())
+        yield link
+
+
+@contextmanager
+def _panics(path: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # a Rust panic is no Exception
+        reason = " ".join(str(error).split())[:200]
+        raise FileError(path, f"{what}: {reason}. Is the file whole, and what its name says?") from None

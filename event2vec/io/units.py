@@ -1,0 +1,25 @@
+"""Time units of formats that do not fix one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from event2vec.errors import FileError
+
+MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+
+
+def to_microseconds(path: Path, t: NDArray[Any], unit: str | None) -> NDArray[Any]:
+    """Whole microseconds from `t` in `unit`; without a unit, whole numbers are microseconds already."""
+    if unit is not None and unit not in MICROSECONDS:
+        raise FileError(path, f"time unit '{unit}' is not known; it is one of {', '.join(MICROSECONDS)}")
+    if unit is None and t.dtype.kind == "f" and not np.array_equal(t, np.round(t)):
+        raise FileError(path, "has times with fractions and no unit. Say which: --time-unit s, ms, us or ns")
+    if unit in (None, "us") and t.dtype.kind != "f":
+        return t
+    scaled = np.round(t.astype(np.float64) * MICROSECONDS[unit or "us"])
+    if not (np.abs(scaled) < 2**62).all():
+        raise FileError(path, "has times that are no numbers, or beyond 2^62 microseconds. Is --time-unit right?")
+    return scaled.astype(np.int64)

@@ -1,0 +1,237 @@
+"""A data set to a store: in parallel, resumable, and every recording accounted for."""
+
+import csv
+import hashlib
+import os
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import astuple, dataclass, replace
+from multiprocessing import active_children, get_context
+from pathlib import Path
+
+from event2vec.datasets import SPLITS, Dataset, open_dataset
+from event2vec.errors import Event2VecError, FileError
+from event2vec.events import LARGEST_SIDE, Sensor
+from event2vec.store import EventStore, StoreWriter
+
+PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
+REJECTED = "rejected.csv"
+ANY_SENSOR = Sensor(LARGEST_SIDE, LARGEST_SIDE)  # parts are written before the sensor of the whole is known
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something to tell about one recording."""
+
+    source: str
+    split: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished store, and what did not get into it."""
+
+    store: EventStore
+    rejected: tuple[Note, ...]
+    warnings: tuple[Note, ...]
+
+
+def cache_folder() -> Path:
+    """Where stores that the user did not name are kept: $EVENT2VEC_CACHE, else the system's place for caches."""
+    if named := os.environ.get("EVENT2VEC_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "event2vec"
+
+
+def prepare_digits(workers: int = 1, progress: Callable[[int, int], None] | None = None) -> EventStore:
+    """The digits from the user's cache, built there when they are missing."""
+    datasets = [open_dataset("digits", None, split) for split in SPLITS]
+    return prepare(datasets, cache_folder() / f"digits-{_plan(datasets)[:12]}", workers, progress).store
+
+
+def prepare(
+    datasets: Sequence[Dataset],
+    folder: str | Path,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """Write all recordings of these splits into one store, in their order whatever the number of workers.
+
+    A recording that cannot be used is left out and reported. Work that was stopped goes on where it was: finished
+    parts lie in `<folder>.partial` until the store is whole. `progress` is told how many of how many are done.
+    """
+    folder = Path(folder)
+    plan = _plan(datasets)
+    if folder.exists():
+        return _finished(folder, plan)
+    partial_folder = folder.with_name(folder.name + ".partial")
+    _start_or_resume(partial_folder, plan)
+    tasks = _tasks(datasets, partial_folder)
+    _run(tasks, workers, progress or (lambda done, total: None))
+    report = _join(datasets, tasks, folder, plan)
+    shutil.rmtree(partial_folder)
+    return report
+
+
+def _plan(datasets: Sequence[Dataset]) -> str:
+    """Identifies what is to be prepared, down to the size and date of every file."""
+    digest = hashlib.sha256()
+    for dataset in datasets:
+        digest.update(f"{dataset.name} {dataset.split} {dataset.classes}\n".encode())
+        for index, source in enumerate(dataset.sources):
+            digest.update(f"{source}\t{dataset.labels[index]}\t{dataset.fingerprint(index)}\n".encode())
+    return digest.hexdigest()
+
+
+def _finished(folder: Path, plan: str) -> Report:
+    """What is there already, when it is what was asked for."""
+    store = EventStore.open(folder)
+    if store.facts.get("plan") != plan:
+        raise FileError(folder, "exists already and was prepared from other data. Remove it or choose another --out")
+    with (folder / REJECTED).open(newline="", encoding="utf-8") as file:
+        rejected = tuple(Note(*row) for row in list(csv.reader(file))[1:])
+    return Report(store, rejected, ())
+
+
+def _start_or_resume(folder: Path, plan: str) -> None:
+    """Keep finished parts of the same work; those of another are of no use."""
+    marker = folder / "plan"
+    if not (marker.is_file() and marker.read_text("utf-8") == plan):
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
+        marker.write_text(plan, "utf-8")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Some neighbouring recordings of one split, and where they go."""
+
+    dataset: Dataset
+    start: int
+    stop: int
+    folder: Path
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def _tasks(datasets: Sequence[Dataset], folder: Path) -> list[_Task]:
+    return [
+        _Task(dataset, start, min(start + PART, len(dataset)), folder / f"{dataset.split}-{start:08d}")
+        for dataset in datasets
+        for start in range(0, len(dataset), PART)
+    ]
+
+
+def _run(tasks: list[_Task], workers: int, progress: Callable[[int, int], None]) -> None:
+    todo = [task for task in tasks if not task.folder.exists()]
+    total = sum(map(len, tasks))
+    done = total - sum(map(len, todo))
+    progress(done, total)
+    for task in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(_work, todo):
+        done += len(task)
+        progress(done, total)
+
+
+def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[_Task]:
+    # Spawned, not forked: torch and eventcv run threads of their own, which a fork would leave half alive.
+    others = set(active_children())
+    pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), initializer=_start_worker)
+    try:
+        for future in as_completed([pool.submit(_work, task) for task in tasks]):
+            yield future.result()
+    except KeyboardInterrupt:
+        for worker in set(active_children()) - others:
+            worker.terminate()  # parts appear whole or not at all, so nothing half-done is left
+        raise
+    except BrokenProcessPool:
+        raise Event2VecError(
+            "a worker process was killed, most likely for want of memory. What is done is kept: "
+            "run the same command again with fewer --workers"
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_worker() -> None:
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pool
+    torch.set_num_threads(1)
+
+
+def _work(task: _Task) -> _Task:
+    """Read the recordings of one part. Each appears in the part's store or among its rejected."""
+    dataset = task.dataset
+    rejected: list[tuple[str, str]] = []
+    warnings: list[tuple[str, str]] = []
+    sensors: list[tuple[int, int, bool]] = []
+    facts = {"rejected": rejected, "warnings": warnings, "sensors": sensors}
+    with StoreWriter(task.folder, sensor=ANY_SENSOR, classes=dataset.classes, **facts) as writer:
+        for index in range(task.start, task.stop):
+            source = dataset.sources[index]
+            try:
+                recording = dataset.read(index)
+            except Event2VecError as error:
+                rejected.append((source, str(error)))
+                continue
+            if len(recording.events) == 0:
+                rejected.append((source, "holds no events"))
+                continue
+            warnings += [(source, warning) for warning in recording.warnings]
+            sensor = recording.events.sensor
+            sensors.append((sensor.width, sensor.height, recording.sensor_declared))
+            writer.append(replace(recording.events, sensor=ANY_SENSOR), dataset.labels[index], dataset.split, source)
+    return task
+
+
+def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, plan: str) -> Report:
+    """Put the parts together for the one sensor that they share."""
+    # One part open at a time: each holds four files.
+    facts = [EventStore.open(task.folder).facts for task in tasks]
+    rejected, warnings = (
+        [
+            Note(source, task.dataset.split, message)
+            for task, fact in zip(tasks, facts, strict=True)
+            for source, message in fact[kind]
+        ]
+        for kind in ("rejected", "warnings")
+    )
+    sizes = [size for fact in facts for size in fact["sensors"]]
+    if not sizes:
+        first = f"The first of {len(rejected)}: {rejected[0].message}" if rejected else "It is empty"
+        raise Event2VecError(f"nothing in {datasets[0].name} could be used. {first}")
+    sensor = _common_sensor(sizes)
+    with StoreWriter(folder, sensor=sensor, classes=datasets[0].classes, plan=plan) as writer:
+        for task, fact in zip(tasks, facts, strict=True):
+            rejected += _copy_part(EventStore.open(task.folder), fact["sensors"], writer)
+        with (writer.work / REJECTED).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("source", "split", "reason"), *map(astuple, rejected)])
+    return Report(EventStore.open(folder), tuple(rejected), tuple(warnings))
+
+
+def _copy_part(part: EventStore, sensors: Sequence[tuple[int, int, bool]], writer: StoreWriter) -> list[Note]:
+    """Append the recordings that fit the sensor of the whole; the others come back as rejected."""
+    strangers = []
+    for index, (width, height, declared) in enumerate(sensors):
+        (events, label), split, source = part[index], part.splits[index], part.sources[index]
+        own = Sensor(width, height)
+        if own != writer.sensor and (declared or max(width - writer.sensor.width, height - writer.sensor.height) > 0):
+            strangers.append(Note(source, split, f"was made with a sensor of {own}, most others with {writer.sensor}"))
+        else:
+            writer.append(replace(events, sensor=writer.sensor), label, split, source)
+    return strangers
+
+
+def _common_sensor(sizes: Sequence[tuple[int, int, bool]]) -> Sensor:
+    """The size that most files name; where none does, the smallest that holds all recordings."""
+    declared = Counter(Sensor(width, height) for width, height, named in sizes if named)
+    if declared:
+        return declared.most_common(1)[0][0]
+    return Sensor(max(width for width, _, _ in sizes), max(height for _, height, _ in sizes))
