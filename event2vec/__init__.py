@@ -45,7 +45,7 @@ _HOMES = {
     "EventStore": "store",
     "open_dataset": "datasets",
 }
-__all__ = list(_HOMES)  # noqa: PLE0605  in flow order
+__all__ = list(_HOMES)  # in flow order
 
 
 def __getattr__(name: str) -> Any:

@@ -60,20 +60,7 @@ class Events:
 
         Takes tensors, arrays or lists. `t` is in whole microseconds; `p` is bool, 0/1 or -1/1.
         """
-        t, p = _whole(_tensor(t)), _rising(_tensor(p))
-        x, y = _tensor(x).to(torch.float32), _tensor(y).to(torch.float32)
-        # One shared number instead of a column of ones: raw recordings are large, and all have rho 1.
-        rho = torch.ones((), device=t.device).expand(t.shape) if rho is None else _tensor(rho).to(torch.float32)
-        lengths = {name: tuple(column.shape) for name, column in zip(COLUMNS, (x, y, t, p, rho), strict=True)}
-        if t.ndim != 1 or len(set(lengths.values())) != 1:
-            raise ValueError(f"columns must be flat and of one length, got {lengths}")
-        _check_inside(x, y, sensor)
-        if not (len(rho) == 0 or bool(rho.min() >= 1)):
-            raise ValueError(f"rho counts raw events and must be at least 1, got {float(rho.min())}")
-        if len(t) and bool((t[1:] < t[:-1]).any()):
-            order = torch.argsort(t, stable=True)
-            x, y, t, p, rho = (column[order] for column in (x, y, t, p, rho))
-        return cls(x, y, _from_zero(t), p, rho, sensor)
+        return arrange_events(x, y, t, p, sensor=sensor, rho=rho)[0]
 
     def __len__(self) -> int:
         return len(self.t)
@@ -154,7 +141,30 @@ class EventBatch:
         )
 
 
-def _tensor(values: Any) -> Tensor:
+def arrange_events(x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any = None) -> tuple[Events, int]:
+    """What `Events.from_arrays` gives, and how many events stood after a later one."""
+    t, p = _whole(as_tensor(t)), _rising(as_tensor(p))
+    x, y = as_tensor(x).to(torch.float32), as_tensor(y).to(torch.float32)
+    # One shared number instead of a column of ones: raw recordings are large, and all have rho 1.
+    rho = torch.ones((), device=t.device).expand(t.shape) if rho is None else _counts(as_tensor(rho))
+    lengths = {name: tuple(column.shape) for name, column in zip(COLUMNS, (x, y, t, p, rho), strict=True)}
+    if t.ndim != 1 or len(set(lengths.values())) != 1:
+        raise ValueError(f"columns must be flat and of one length, got {lengths}")
+    _check_inside(x, y, sensor)
+    # Subtracting first makes the one copy of t that is needed, if any. A difference too large for 64 bits wraps to
+    # below zero, where the clock starts, and so is found among those out of order.
+    since = t - t[:1] if len(t) and t[0] else t.contiguous()
+    out_of_order = int(torch.count_nonzero(since[1:] < since[:-1]))
+    if out_of_order:
+        out_of_order = int(torch.count_nonzero(t[1:] < t[:-1]))
+        order = torch.argsort(t, stable=True)
+        x, y, t, p, rho = (column[order] for column in (x, y, t, p, rho))
+        since = _from_zero(t)
+    return Events(x, y, since, p, rho, sensor), out_of_order
+
+
+def as_tensor(values: Any) -> Tensor:
+    """A tensor of the same numbers, in memory of its own or shared."""
     if isinstance(values, Tensor):
         return values
     values = np.asarray(values)
@@ -182,6 +192,12 @@ def _rising(p: Tensor) -> Bool[Tensor, " n"]:
     if bool((p == -1).any()) and bool((p == 0).any()):
         raise ValueError("p must be 0/1, -1/1 or bool, got both 0 and -1")
     return p > 0
+
+
+def _counts(rho: Tensor) -> Float[Tensor, " n"]:
+    if len(rho) and not bool((rho >= 1).all()):  # NaN fails too
+        raise ValueError(f"rho counts raw events and must be at least 1, got {float(rho.min())}")
+    return rho.to(torch.float32)
 
 
 def _check_inside(x: Tensor, y: Tensor, sensor: Sensor) -> None:

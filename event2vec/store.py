@@ -287,7 +287,7 @@ class _Column:
             return True
         if self.kind == "ones":
             return bool((values == 1).all())
-        return bool((values.astype(self.kind) == values).all()) and values.min() >= 0
+        return bool(values.min() >= 0 and (values.astype(self.kind) == values).all())
 
     def _widen(self) -> None:
         """Write what is there already once more, in the next type."""

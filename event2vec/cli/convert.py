@@ -39,7 +39,9 @@ def run(options: Namespace) -> None:
         stop = events.duration + 1 if options.stop is None else round(options.stop * 1e6)
         events = events.between(round(options.start * 1e6), stop)
         if len(events) == 0:
-            raise FileError(options.input, f"has no events in that part; it lasts {recording.events.duration / 1e6:g} s")
+            raise FileError(
+                options.input, f"has no events in that part; it lasts {recording.events.duration / 1e6:g} s"
+            )
     write_events(output, events)
     print(f"{output}: {len(events):,} events, {events.duration / 1e6:.3f} s, {events.sensor}", file=sys.stderr)
     if recording.start:

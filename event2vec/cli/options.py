@@ -32,5 +32,3 @@ def parse_sensor(text: str | None) -> "Sensor | None":
 
 def add_json_option(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON on standard output")
-
-

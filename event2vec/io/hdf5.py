@@ -4,6 +4,11 @@ eventcv reads HDF5 too, but not what people have: DSEC is packed with Blosc, pol
 and Metavision keeps the size of the sensor in an attribute that it does not look at.
 """
 
+import math
+import mmap
+import re
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +92,9 @@ def _read(path: Path, dataset: Any) -> Any:
     import h5py
 
     stored = dataset.id.get_storage_size()
-    if dataset.nbytes > LARGEST_RATIO * stored + (1 << 20):
-        raise FileError(path, f"claims {dataset.nbytes} bytes in '{dataset.name}' and stores {stored}. It is damaged")
+    claimed = max(dataset.nbytes, math.prod(dataset.chunks or ()) * dataset.dtype.itemsize)
+    if claimed > LARGEST_RATIO * stored + (1 << 20):
+        raise FileError(path, f"claims {claimed} bytes in '{dataset.name}' and stores {stored}. It is damaged")
     missing = [code for code in _filters(dataset) if not h5py.h5z.filter_avail(code)]
     if missing:
         try:
@@ -102,14 +108,42 @@ def _sensor(node: Any) -> Sensor | None:
     """Attributes width and height, or Metavision's geometry."""
     attributes = node.attrs
     if "width" in attributes and "height" in attributes:
-        sides = [attributes["width"], attributes["height"]]
-    elif "geometry" in attributes:
-        geometry = attributes["geometry"]
-        sides = (geometry.decode() if isinstance(geometry, bytes) else str(geometry)).lower().split("x")
+        width, height = int(attributes["width"]), int(attributes["height"])
+    elif "geometry" in attributes and (size := _geometry(node)):
+        width, height = (int(side) for side in size.split("x"))
     else:
         return None
-    width, height = (int(side) for side in sides)
     return Sensor(width, height) if 0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE else None
+
+
+def _geometry(node: Any) -> str:
+    """The attribute as WIDTHxHEIGHT, "" when it is not of that form.
+
+    Strings of open length lie in heaps. The HDF5 library walks a damaged heap for ever, or reserves whatever a
+    damaged length asks for, so we look into the heaps ourselves.
+    """
+    import h5py
+
+    kind = h5py.check_string_dtype(node.attrs.get_id("geometry").dtype)
+    strings = _heap_strings(Path(node.file.filename)) if kind and kind.length is None else [node.attrs["geometry"]]
+    texts = (text.decode("latin-1") if isinstance(text, bytes) else str(text) for text in strings)
+    return next((text for text in texts if re.fullmatch(r"\d{1,5}x\d{1,5}", text)), "")
+
+
+def _heap_strings(path: Path) -> Iterator[bytes]:
+    """The contents of all global heaps, without trailing zeros."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        heap = data.find(b"GCOL")
+        while heap >= 0:
+            end = min(heap + int.from_bytes(data[heap + 8 : heap + 16], "little"), len(data))
+            place = heap + 16
+            while place + 16 <= end:
+                index, size = struct.unpack("<H6xQ", data[place : place + 16])
+                if index == 0:  # the rest is free
+                    break
+                yield data[place + 16 : min(place + 16 + size, end)].rstrip(b"\0")
+                place += 16 + (size + 7) // 8 * 8
+            heap = data.find(b"GCOL", heap + 4)
 
 
 def _read_ecf(path: Path, sensor: Sensor | None) -> Decoded:

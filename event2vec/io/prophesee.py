@@ -12,6 +12,7 @@ from event2vec.events import LARGEST_SIDE, Sensor
 from event2vec.io.recording import Decoded, cut_short
 
 HEADER_LIMIT = 1 << 20
+LINE_LIMIT = 1 << 12
 
 # Recorders before 2022 name the sensor only by the plug-in that drove it.
 GENERATIONS = (
@@ -33,19 +34,14 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    with path.open("rb") as file:
-        head = file.read(HEADER_LIMIT)
     fields: dict[str, str] = {}
-    length = 0
-    while head[length : length + 1] == b"%":
-        end = head.find(b"\n", length)
-        if end < 0:
-            break
-        words = head[length + 1 : end].decode("latin-1").strip().split(None, 1)
-        length = end + 1
-        fields.setdefault(words[0].lower() if words else "", words[1].strip() if len(words) > 1 else "")
-        if words == ["end"]:
-            break
+    with path.open("rb") as file:
+        while file.peek(1)[:1] == b"%" and file.tell() < HEADER_LIMIT:
+            words = file.readline(LINE_LIMIT)[1:].decode("latin-1").strip().split(None, 1)
+            fields.setdefault(words[0].lower() if words else "", words[1].strip() if len(words) > 1 else "")
+            if words == ["end"]:
+                break
+        length = file.tell()
     options = dict(option.partition("=")[::2] for option in fields.get("format", "").lower().split(";"))
     return Header(
         _encoding(fields),

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from event2vec.errors import FileError
-from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.events import LARGEST_SIDE, Events, Sensor, arrange_events
 
 
 @dataclass(frozen=True)
@@ -17,11 +16,12 @@ class Decoded:
 
     x: Any
     y: Any
-    t: Any  # whole microseconds on the camera's clock
+    t: Any  # whole microseconds on the camera's clock, from `clock` on
     p: Any
     sensor: Sensor | None = None  # None where the file does not say
     rho: Any = None
     warnings: tuple[str, ...] = ()
+    clock: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,15 @@ class Recording:
 
 def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> Recording:
     """Turn what a reader found into a recording, or into one error that names the file."""
-    t = decoded.t if isinstance(decoded.t, torch.Tensor) else np.asarray(decoded.t)
-    size = sensor or decoded.sensor
+    declared = sensor or decoded.sensor
     try:
-        events = Events.from_arrays(
-            decoded.x,
-            decoded.y,
-            t,
-            decoded.p,
-            sensor=size or bounding_sensor(decoded.x, decoded.y),
-            rho=decoded.rho,
-        )
+        size = declared or bounding_sensor(decoded.x, decoded.y)
+        columns = (decoded.x, decoded.y, decoded.t, decoded.p)
+        events, out_of_order = arrange_events(*columns, sensor=size, rho=decoded.rho)
     except ValueError as error:
         raise FileError(path, f"{error}. {_remedy(str(error))}") from None
-    return Recording(
-        events,
-        format,
-        start=int(t.min()) if len(t) else 0,
-        out_of_order=int((t[1:] < t[:-1]).sum()),
-        sensor_declared=size is not None,
-        warnings=decoded.warnings,
-    )
+    start = decoded.clock + int(decoded.t.min() if out_of_order else decoded.t[0]) if len(events) else 0
+    return Recording(events, format, start, out_of_order, declared is not None, decoded.warnings)
 
 
 def bounding_sensor(x: Any, y: Any) -> Sensor:

@@ -1,0 +1,73 @@
+"""Drawing training batches: from a store, against compressed npz files with the same events."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from event2vec.benchmark.measure import best_seconds
+from event2vec.events import EventBatch, Events, Sensor
+from event2vec.sampling import sample_uniform
+from event2vec.store import EventStore
+
+SENSOR = Sensor(128, 128)
+RECORDINGS, EVENTS, LENGTH = 64, 300_000, 1024
+ROUNDS = 5
+
+
+def measure_data() -> list[dict[str, Any]]:
+    """A batch of 64 x 1,024 random events from recordings of 300,000 events each."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, files = _write(Path(folder))
+
+        def from_store() -> EventBatch:
+            return EventBatch.pad([store.sample(index, LENGTH, _generator(index))[0] for index in range(RECORDINGS)])
+
+        def from_npz() -> EventBatch:
+            return EventBatch.pad(
+                [sample_uniform(_load(file), LENGTH, _generator(index)) for index, file in enumerate(files)]
+            )
+
+        one, other = from_store(), from_npz()
+        assert torch.equal(one.x, other.x), "both sides must draw the same events"
+        assert torch.equal(one.t, other.t), "both sides must draw the same events"
+        seconds = best_seconds({"store": from_store, "npz": from_npz}, ROUNDS)
+    return [
+        {
+            "batch": f"{RECORDINGS} x {LENGTH} of {EVENTS:,} events",
+            "store ms": seconds["store"] * 1e3,
+            "npz ms": seconds["npz"] * 1e3,
+            "times faster": seconds["npz"] / seconds["store"],
+            "target": 10,
+        }
+    ]
+
+
+def _generator(index: int) -> torch.Generator:
+    return torch.Generator().manual_seed(index)
+
+
+def _recording(index: int) -> Events:
+    random = np.random.default_rng((0, 0, index))
+    x, y = random.integers(0, 128, (2, EVENTS))
+    t = random.exponential(20.0, EVENTS).cumsum().astype(np.int64)
+    return Events.from_arrays(x, y, t, random.integers(0, 2, EVENTS), sensor=SENSOR)
+
+
+def _write(folder: Path) -> tuple[EventStore, list[Path]]:
+    files = [folder / f"{index}.npz" for index in range(RECORDINGS)]
+    for index, file in enumerate(files):
+        events = _recording(index)
+        x, y = events.x.numpy().astype(np.uint16), events.y.numpy().astype(np.uint16)
+        np.savez_compressed(file, x=x, y=y, t=events.t.numpy(), p=events.p.numpy())
+    recordings = ((_recording(index), 0) for index in range(RECORDINGS))
+    return EventStore.create(folder / "store", recordings, sensor=SENSOR, classes=["only"]), files
+
+
+def _load(file: Path) -> Events:
+    """The least that a loader must do: decompress, and convert to tensors without any check."""
+    with np.load(file, allow_pickle=False) as arrays:
+        x, y, t, p = (torch.from_numpy(arrays[name]) for name in ("x", "y", "t", "p"))
+    return Events(x.float(), y.float(), t, p, torch.ones(()).expand(len(t)), SENSOR)

@@ -1,0 +1,1 @@
+"""Pictures of events and of what a network makes of them."""

@@ -1,0 +1,43 @@
+"""Fixtures that several test files share."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from event2vec import Events, Sensor
+
+SMALL = Sensor(34, 30)
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """Real recordings, beside the project; tests that need them are skipped without."""
+    if not SHARED.is_dir():
+        pytest.skip("the shared recordings are not beside the project")
+    return SHARED
+
+
+@pytest.fixture
+def make_events() -> Callable[..., Events]:
+    def make(count: int, seed: int = 0, sensor: Sensor = SMALL, duration: int = 300_000) -> Events:
+        random = np.random.default_rng((seed, 0, count))
+        x, y = random.integers(0, sensor.width, count), random.integers(0, sensor.height, count)
+        t = np.sort(random.integers(0, duration, count))
+        return Events.from_arrays(x, y, t, random.integers(0, 2, count), sensor=sensor)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def assert_same(one: Events, other: Events) -> None:
+    """Equal to the bit, sensor and all."""
+    assert one.sensor == other.sensor
+    for name in ("x", "y", "t", "p", "rho"):
+        np.testing.assert_array_equal(getattr(one, name).numpy(), getattr(other, name).numpy(), err_msg=name)
