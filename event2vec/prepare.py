@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import astuple, dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from typing import NamedTuple
 
 from event2vec.datasets import SPLITS, Dataset, open_dataset
 from event2vec.errors import Event2VecError, FileError
@@ -73,9 +74,13 @@ def prepare(
     _start_or_resume(partial_folder, plan)
     tasks = _tasks(datasets, partial_folder)
     _run(tasks, workers, progress or (lambda done, total: None))
-    report = _join(datasets, tasks, folder, plan)
+    # Joined where the parts are, so that a kill at any moment leaves nothing outside that folder.
+    joined = partial_folder / "joined"
+    shutil.rmtree(joined, ignore_errors=True)
+    rejected, warnings = _join(datasets, tasks, joined, plan)
+    joined.rename(folder)
     shutil.rmtree(partial_folder)
-    return report
+    return Report(EventStore.open(folder), tuple(rejected), tuple(warnings))
 
 
 def _plan(datasets: Sequence[Dataset]) -> str:
@@ -119,6 +124,14 @@ class _Task:
 
     def __len__(self) -> int:
         return self.stop - self.start
+
+
+class _Size(NamedTuple):
+    """The sensor of one recording, kept until it is known what the others have."""
+
+    width: int
+    height: int
+    declared: bool
 
 
 def _tasks(datasets: Sequence[Dataset], folder: Path) -> list[_Task]:
@@ -171,7 +184,7 @@ def _work(task: _Task) -> _Task:
     dataset = task.dataset
     rejected: list[tuple[str, str]] = []
     warnings: list[tuple[str, str]] = []
-    sensors: list[tuple[int, int, bool]] = []
+    sensors: list[_Size] = []
     facts = {"rejected": rejected, "warnings": warnings, "sensors": sensors}
     with StoreWriter(task.folder, sensor=ANY_SENSOR, classes=dataset.classes, **facts) as writer:
         for index in range(task.start, task.stop):
@@ -186,13 +199,13 @@ def _work(task: _Task) -> _Task:
                 continue
             warnings += [(source, warning) for warning in recording.warnings]
             sensor = recording.events.sensor
-            sensors.append((sensor.width, sensor.height, recording.sensor_declared))
+            sensors.append(_Size(sensor.width, sensor.height, recording.sensor_declared))
             writer.append(replace(recording.events, sensor=ANY_SENSOR), dataset.labels[index], dataset.split, source)
     return task
 
 
-def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, plan: str) -> Report:
-    """Put the parts together for the one sensor that they share."""
+def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, plan: str) -> list[list[Note]]:
+    """Put the parts together for the one sensor that they share; gives what was rejected and what was remarked."""
     # One part open at a time: each holds four files.
     facts = [EventStore.open(task.folder).facts for task in tasks]
     rejected, warnings = (
@@ -203,35 +216,35 @@ def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, pla
         ]
         for kind in ("rejected", "warnings")
     )
-    sizes = [size for fact in facts for size in fact["sensors"]]
-    if not sizes:
+    sizes = [[_Size(*size) for size in fact["sensors"]] for fact in facts]
+    if not any(sizes):
         first = f"The first of {len(rejected)}: {rejected[0].message}" if rejected else "It is empty"
         raise Event2VecError(f"nothing in {datasets[0].name} could be used. {first}")
-    sensor = _common_sensor(sizes)
+    sensor = _common_sensor([size for part in sizes for size in part])
     with StoreWriter(folder, sensor=sensor, classes=datasets[0].classes, plan=plan) as writer:
-        for task, fact in zip(tasks, facts, strict=True):
-            rejected += _copy_part(EventStore.open(task.folder), fact["sensors"], writer)
+        for task, part in zip(tasks, sizes, strict=True):
+            rejected += _copy_part(EventStore.open(task.folder), part, writer)
         with (writer.work / REJECTED).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("source", "split", "reason"), *map(astuple, rejected)])
-    return Report(EventStore.open(folder), tuple(rejected), tuple(warnings))
+    return [rejected, warnings]
 
 
-def _copy_part(part: EventStore, sensors: Sequence[tuple[int, int, bool]], writer: StoreWriter) -> list[Note]:
+def _copy_part(part: EventStore, sizes: Sequence[_Size], writer: StoreWriter) -> list[Note]:
     """Append the recordings that fit the sensor of the whole; the others come back as rejected."""
     strangers = []
-    for index, (width, height, declared) in enumerate(sensors):
+    for index, (own, declared) in enumerate((Sensor(size.width, size.height), size.declared) for size in sizes):
         (events, label), split, source = part[index], part.splits[index], part.sources[index]
-        own = Sensor(width, height)
-        if own != writer.sensor and (declared or max(width - writer.sensor.width, height - writer.sensor.height) > 0):
-            strangers.append(Note(source, split, f"was made with a sensor of {own}, most others with {writer.sensor}"))
-        else:
+        inside = own.width <= writer.sensor.width and own.height <= writer.sensor.height
+        if own == writer.sensor or (inside and not declared):
             writer.append(replace(events, sensor=writer.sensor), label, split, source)
+        else:
+            strangers.append(Note(source, split, f"was made with a sensor of {own}, most others with {writer.sensor}"))
     return strangers
 
 
-def _common_sensor(sizes: Sequence[tuple[int, int, bool]]) -> Sensor:
+def _common_sensor(sizes: Sequence[_Size]) -> Sensor:
     """The size that most files name; where none does, the smallest that holds all recordings."""
-    declared = Counter(Sensor(width, height) for width, height, named in sizes if named)
+    declared = Counter(Sensor(size.width, size.height) for size in sizes if size.declared)
     if declared:
         return declared.most_common(1)[0][0]
-    return Sensor(max(width for width, _, _ in sizes), max(height for _, height, _ in sizes))
+    return Sensor(max(size.width for size in sizes), max(size.height for size in sizes))

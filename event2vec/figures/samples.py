@@ -9,32 +9,31 @@ from event2vec.atomic import whole_file
 from event2vec.events import Events
 from event2vec.store import EventStore
 
-MOMENTS = 4
+QUARTERS = ("first", "second", "third", "last")
 RISING, FALLING, QUIET = "#d95f02", "#3b528b", "#f4f4f4"  # told apart by the colour-blind, and in print
 
 
 def draw_samples(store: EventStore, path: Path, classes: int = 10) -> None:
-    """A row of pictures for each class, up to `classes` of them; brightness changes in equal slices of time."""
+    """A column of pictures for each class, up to `classes` of them; one row for each equal slice of time."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     shown = [int(np.flatnonzero(store.labels == label)[0]) for label in np.unique(store.labels)[:classes]]
-    figure, axes = plt.subplots(
-        len(shown), MOMENTS, figsize=(1.6 * MOMENTS, 1.55 * len(shown) + 0.7), squeeze=False, layout="constrained"
-    )
-    for position, (row, index) in enumerate(zip(axes, shown, strict=True)):
+    size = (max(1.1 * len(shown) + 0.8, 4.0), 1.15 * len(QUARTERS) + 1.0)
+    figure, axes = plt.subplots(len(QUARTERS), len(shown), figsize=size, squeeze=False, layout="constrained")
+    colours = ListedColormap([FALLING, QUIET, RISING])
+    for column, index in zip(axes.T, shown, strict=True):
         events, label = store[index]
-        for moment, (axis, picture) in enumerate(zip(row, _moments(events), strict=True)):
-            axis.imshow(
-                picture, cmap=ListedColormap([FALLING, QUIET, RISING]), vmin=-1, vmax=1, interpolation="nearest"
-            )
+        for axis, picture in zip(column, _moments(events), strict=True):
+            axis.imshow(picture, cmap=colours, vmin=-1, vmax=1, interpolation="nearest")
             axis.set(xticks=[], yticks=[])
-            if position == 0:
-                first, last = (events.duration / 1e3 * edge / MOMENTS for edge in (moment, moment + 1))
-                axis.set_title(f"{first:.0f}-{last:.0f} ms", fontsize=9)
-        row[0].set_ylabel(store.classes[label], rotation=0, ha="right", va="center")
-    figure.suptitle(f"What a {store.sensor} event camera reports", fontsize=11)
+        column[0].set_title(store.classes[label], fontsize=10)
+    for moment, axis in enumerate(axes[:, 0]):
+        axis.set_ylabel(f"{QUARTERS[moment]} quarter", fontsize=9)
+    figure.suptitle(
+        f"What a {store.sensor} event camera reports of each class, in quarters of a recording", fontsize=11
+    )
     handles = [Patch(color=RISING, label="brighter"), Patch(color=FALLING, label="darker")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     with whole_file(path) as temporary:
@@ -46,9 +45,9 @@ def _moments(events: Events) -> list[NDArray[np.int64]]:
     """The sign of the last change at each pixel, in equal slices of the recording."""
     x, y = events.x.long().numpy(), events.y.long().numpy()
     sign = np.where(events.p.numpy(), 1, -1)
-    slices = np.minimum(events.t.numpy() * MOMENTS // max(events.duration, 1), MOMENTS - 1)
+    slices = np.minimum(events.t.numpy() * len(QUARTERS) // max(events.duration, 1), len(QUARTERS) - 1)
     pictures = []
-    for moment in range(MOMENTS):
+    for moment in range(len(QUARTERS)):
         picture = np.zeros((events.sensor.height, events.sensor.width), np.int64)
         here = slices == moment
         picture[y[here], x[here]] = sign[here]  # in time order: the last one stays

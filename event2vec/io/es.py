@@ -14,19 +14,16 @@ def read_es(path: Path) -> Decoded:
     import event_stream
 
     try:
-        decoder = event_stream.Decoder(str(path))
-        kind = decoder.type
-        if kind not in ("dvs", "atis"):
-            raise FileError(
-                path, f"is an Event Stream of type '{kind}', expected 'dvs' or 'atis' with brightness changes"
-            )
-        sensor = Sensor(decoder.width, decoder.height)
-        chunks = list(decoder)
+        with event_stream.Decoder(str(path)) as decoder:  # without `with` each one leaks its buffers
+            kind = decoder.type
+            if kind not in ("dvs", "atis"):
+                raise FileError(path, f"is an Event Stream of type '{kind}', expected 'dvs' or 'atis'")
+            sensor = Sensor(decoder.width, decoder.height)
+            chunks = list(decoder)
     except (RuntimeError, ValueError) as error:
         raise FileError(path, f"cannot be decoded as Event Stream: {error}. Is the file whole?") from None
     if kind == "atis":
         chunks = [chunk[~chunk["e"]] for chunk in chunks]  # exposure measurements are not brightness changes
-    events = np.concatenate(
-        [*chunks, np.empty(0, event_stream.dvs_dtype if kind == "dvs" else event_stream.atis_dtype)]
-    )
+    nothing = np.empty(0, event_stream.dvs_dtype if kind == "dvs" else event_stream.atis_dtype)
+    events = np.concatenate([*chunks, nothing])
     return Decoded(events["x"], events["y"], events["t"].astype(np.int64), events["p"].copy(), sensor)

@@ -1,0 +1,199 @@
+"""Each verb as a person calls it: what it prints, where, and its exit code."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import encoders
+import pytest
+from conftest import assert_same
+
+from event2vec import EventStore, __version__, read_events, write_events
+from event2vec.cli import VERBS, main
+
+
+def run(*arguments):
+    """The exit code; jsonargparse leaves by SystemExit for wrong calls and for help."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as leaving:
+        return leaving.code
+
+
+def test_help_lists_every_verb_and_imports_nothing_heavy():
+    script = "import sys; from event2vec.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass\n"
+    script += "print([name for name in ('torch', 'numpy', 'matplotlib', 'eventcv') if name in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert all(verb in output for verb in VERBS)
+    assert output.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_explains_itself(verb, capsys):
+    assert run(verb, "--help") == 0
+    assert len(capsys.readouterr().out.splitlines()) > 8
+
+
+def test_the_version_is_printed(capsys):
+    assert run("--version") == 0
+    assert __version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["fly"], ["info"], ["info", "--nonsense", "a"], ["prepare", "cifar", "--out", "x"]]
+)
+def test_a_wrong_call_exits_with_2(arguments, capsys):
+    assert run(*arguments) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_info_shows_a_table(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run("info", encoders.write("evt2", tmp_path), encoders.write("npz", tmp_path)) == 0
+    output = capsys.readouterr().out
+    assert "evt2.raw" in output
+    assert "34x30*" in output, "a sensor that the file does not name is marked"
+    assert "--sensor sets it" in output
+
+
+def test_info_gives_the_same_facts_as_json(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("30,1,1,1\n10,2,2,0\n1000010,3,3,1\n10,4,4,1\n50")
+    assert run("info", path, "--json", "--sensor", "20x10") == 0
+    captured = capsys.readouterr()
+    (facts,) = json.loads(captured.out)
+    assert facts == {
+        "file": str(path),
+        "format": "text",
+        "width": 20,
+        "height": 10,
+        "sensor_declared": True,
+        "events": 4,
+        "start_us": 10,
+        "duration_us": 1_000_000,
+        "rate_per_second": 4.0,
+        "rising_share": 0.75,
+        "out_of_order": 2,
+        "warnings": ["the last line is cut short: 2 bytes at the end were ignored"],
+    }
+    assert "warning" in captured.err
+
+
+def test_one_bad_file_is_reported_and_the_rest_are_shown(tmp_path, capsys):
+    good = encoders.write("evt3", tmp_path)
+    assert run("info", tmp_path / "missing.raw", good, "--json") == 2
+    captured = capsys.readouterr()
+    bad, fine = json.loads(captured.out)
+    assert "does not exist" in bad["error"]
+    assert fine["events"] == encoders.COUNT
+    assert captured.err.count("\n") == 1
+    assert "missing.raw: does not exist" in captured.err
+
+
+def test_convert_writes_a_part_in_another_format(tmp_path, capsys):
+    source = encoders.write("aedat4", tmp_path)
+    whole = read_events(source)
+    assert run("convert", source, tmp_path / "all.h5") == 0
+    assert_same(read_events(tmp_path / "all.h5"), whole)
+    assert f"clock stood at {encoders.START} us" in capsys.readouterr().err
+    assert run("convert", source, tmp_path / "part.csv", "--start", "0.1", "--stop", "0.2") == 0
+    assert_same(read_events(tmp_path / "part.csv"), whole.between(100_000, 200_000))
+    assert run("convert", source, tmp_path / "tail.npz", "--start", "0.1") == 0
+    assert_same(read_events(tmp_path / "tail.npz"), whole.between(100_000, 10**9))
+
+
+def test_convert_refuses_what_would_lose_something(tmp_path, capsys, make_events):
+    source = encoders.write("npz", tmp_path)
+    (tmp_path / "there.csv").write_text("precious")
+    for arguments, message in (
+        ((source, tmp_path / "there.csv"), "exists already"),
+        ((source, tmp_path / "a.mp4"), "'.mp4' is not one of"),
+        ((source, tmp_path / "a.csv", "--start", "9"), "no events in that part; it lasts 0.29"),
+        ((source, tmp_path / "a.csv", "--start", "2", "--stop", "1"), "--stop 1 must come after --start 2"),
+        ((source, tmp_path / "a.csv", "--sensor", "big"), "--sensor: a sensor is written WIDTHxHEIGHT"),
+    ):
+        assert run("convert", *arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1, "one clear line"
+    assert (tmp_path / "there.csv").read_text() == "precious"
+    assert run("convert", source, tmp_path / "there.csv", "--overwrite") == 0
+
+
+@pytest.fixture
+def folder(tmp_path, make_events):
+    for name in ("left", "right"):
+        for number in range(5):
+            write_events(tmp_path / "data" / name / f"{number}.npz", make_events(20, seed=number))
+    return tmp_path / "data"
+
+
+def test_prepare_makes_a_store_and_says_what_is_in_it(folder, tmp_path, capsys):
+    (folder / "left" / "notes.doc").write_text("call Anna")
+    command = ("prepare", "folder", "--root", folder, "--out", tmp_path / "store", "--workers", "1")
+    assert run(*command) == 0
+    error = capsys.readouterr().err
+    assert "8 train recordings of 2 classes, 200 events, sensor 34x30" in error.replace("2 test, ", "")
+    assert "rejected: left/notes.doc" in error
+    assert len(EventStore.open(tmp_path / "store")) == 10
+    assert run(*command, "--strict", "--json") == 2, "and a second time nothing is done again"
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["recordings"] == {"test": 2, "train": 8}
+    assert [note["source"] for note in facts["rejected"]] == ["left/notes.doc"]
+
+
+def test_prepare_says_which_options_do_not_go_together(folder, tmp_path, capsys):
+    assert run("prepare", "digits", "--out", tmp_path / "s", "--sensor", "5x5") == 2
+    assert "--sensor is for 'folder'" in capsys.readouterr().err
+    assert run("prepare", "folder", "--root", folder, "--out", tmp_path / "s", "--workers", "0") == 2
+    assert "--workers must be at least 1" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_quietly_and_the_same_command_goes_on(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "event2vec",
+        "prepare",
+        "digits",
+        "--out",
+        str(tmp_path / "store"),
+        "--workers",
+        "2",
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not any((tmp_path / "store.partial").glob("train-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert error == "event2vec: stopped. The same command goes on from here\n"
+    assert any((tmp_path / "store.partial").glob("train-*"))
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
+    path = encoders.write("evt2", tmp_path)
+    command = f"{sys.executable} -m event2vec info --json {' '.join([str(path)] * 400)} | head -c 10"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_demo_builds_the_digits_and_draws_them(tmp_path, capsys, monkeypatch):
+    import event2vec.datasets.digits as digits
+
+    monkeypatch.setattr(digits, "FRAMES", 30)  # fewer frames: the same steps in a fifth of the time
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    assert run("demo", "--out", tmp_path / "demo", "--workers", "1") == 0
+    error = capsys.readouterr().err
+    assert "1,437 recordings to train on" in error
+    assert "360 recordings to test on" in error
+    assert (tmp_path / "demo" / "digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_benchmark_names_a_folder_that_is_missing(tmp_path, capsys):
+    assert run("benchmark", "reading", "--recordings", tmp_path / "missing") == 2
+    assert "is not a folder" in capsys.readouterr().err

@@ -1,0 +1,202 @@
+"""Data sets in the layouts that people download, and errors for those that do not fit."""
+
+import struct
+import tarfile
+
+import encoders
+import numpy as np
+import pytest
+import scipy.io
+import torch
+from conftest import assert_same
+
+from event2vec import Event2VecError, Sensor, open_dataset, read_events
+from event2vec.datasets import DATASETS
+
+CLOCK = 5_000_000  # what the camera's clock shows at the first event of the gesture file
+
+
+def write_gestures(root):
+    """One file with ten events a millisecond apart and two gestures in it, for each split."""
+    root.mkdir(parents=True)
+    body = b"".join(struct.pack("<Ii", number << 17 | 3 << 2 | 3, CLOCK + 1000 * number) for number in range(10))
+    header = b"#!AER-DAT3.1\r\n#Source 1: DVS128\r\n#!END-HEADER\r\n"
+    for split, user in (("train", "user01_led"), ("test", "user24_led")):
+        (root / f"trials_to_{split}.txt").write_text(f"{user}.aedat\n\n")
+        (root / f"{user}.aedat").write_bytes(header + encoders.aedat31_packet(1, body, 10))
+        rows = f"1,{CLOCK + 2000},{CLOCK + 5000}\n11,{CLOCK + 6000},{CLOCK + 99_000}\n"
+        (root / f"{user}_labels.csv").write_text("class,startTime_usec,endTime_usec\n" + rows)
+
+
+def write_npz(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    encoders.npz(path)
+
+
+@pytest.mark.parametrize("nested", ["", "DvsGesture"])
+def test_gestures_are_cut_out_of_their_files_by_the_labels(nested, tmp_path):
+    write_gestures(tmp_path / "data" / nested)
+    dataset = open_dataset("dvs_gesture", tmp_path / "data", "train")
+    assert (len(dataset), dataset.labels, len(dataset.classes)) == (2, (0, 10), 11)
+    assert dataset.sources == ("user01_led.aedat#1", "user01_led.aedat#2")
+    (first, label), (second, _) = dataset[0], dataset[1]
+    assert label == 0
+    assert (first.x.tolist(), first.t.tolist()) == ([2, 3, 4], [0, 1000, 2000]), "the stop does not belong to it"
+    assert second.x.tolist() == [6, 7, 8, 9]
+    assert first.sensor == Sensor(128, 128)
+    assert dataset.read(0).start == CLOCK + 2000
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda root: (root / "user01_led_labels.csv").unlink(), "which gestures user01_led.aedat holds"),
+        (lambda root: (root / "user01_led_labels.csv").write_text("h\n12,1,2\n"), "has class 12, expected 1 to 11"),
+        (lambda root: (root / "user01_led_labels.csv").write_text("h\na,1,2\n"), "no table of class, start and end"),
+    ],
+)
+def test_labels_that_do_not_fit_are_named(change, message, tmp_path):
+    write_gestures(tmp_path / "data")
+    change(tmp_path / "data")
+    with pytest.raises(Event2VecError, match=message):
+        open_dataset("dvs_gesture", tmp_path / "data", "train")
+
+
+def test_gestures_in_the_folders_of_spikingjelly(tmp_path):
+    for label in (0, 3, 10):
+        write_npz(tmp_path / "events_np" / "test" / str(label) / f"user24_{label}.npz")
+    dataset = open_dataset("dvs_gesture", tmp_path, "test")
+    assert dataset.labels == (0, 3, 10)
+    assert dataset[1][0].sensor == Sensor(128, 128)
+
+
+@pytest.mark.parametrize("suffix", [".mat", ".npz"])
+def test_letters_are_split_by_name(suffix, tmp_path):
+    for letter in "ay":
+        (tmp_path / letter).mkdir()
+        for number in range(10):
+            path = tmp_path / letter / f"{letter}_{number:04d}{suffix}"
+            encoders.mat(path) if suffix == ".mat" else encoders.npz(path)
+    train, test = (open_dataset("asl_dvs", tmp_path, split) for split in ("train", "test"))
+    assert (len(train), len(test), len(train.classes)) == (16, 4, 24)
+    assert test.sources == tuple(f"{letter}/{letter}_000{number}{suffix}" for letter in "ay" for number in (8, 9))
+    assert test.labels == (0, 0, 23, 23)
+    assert test[0][0].sensor == Sensor(240, 180)
+
+
+def test_words_come_from_their_folders(tmp_path):
+    for split in ("train", "test"):
+        for word in ("about", "young"):
+            (tmp_path / "DVS-Lip" / split / word).mkdir(parents=True)
+            encoders.npy(tmp_path / "DVS-Lip" / split / word / "0.npy")
+    dataset = open_dataset("dvs_lip", tmp_path, "test")
+    assert (dataset.classes, dataset.labels) == (("about", "young"), (0, 1))
+    assert dataset[1][0].sensor == Sensor(128, 128)
+    (tmp_path / "DVS-Lip" / "test" / "zebra").mkdir()
+    with pytest.raises(Event2VecError, match="not zebra"):
+        open_dataset("dvs_lip", tmp_path, "test")
+
+
+def test_nmnist_as_shared(shared_data, tmp_path):
+    with tarfile.open(shared_data / "nmnist_small.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    train, test = (open_dataset("nmnist", tmp_path, split) for split in ("train", "test"))
+    assert (len(train), len(test)) == (1000, 100)
+    assert np.bincount(test.labels).sum() == 100
+    events, label = test[7]
+    assert events.sensor == Sensor(34, 34)
+    assert 1000 < len(events) < 10_000
+    assert test.sources[7].startswith(f"Test/{label}/")
+
+
+def test_a_folder_with_train_and_test_keeps_them(tmp_path):
+    for split, names in (("train", "ab"), ("test", "a")):
+        for name in names:
+            write_npz(tmp_path / split / name / "1.npz")
+    (tmp_path / "train" / "a" / ".DS_Store").touch()
+    train, test = (open_dataset("folder", tmp_path, split) for split in ("train", "test"))
+    assert (train.classes, train.labels, test.labels) == (("a", "b"), (0, 1), (0,))
+    assert train[0][0].sensor == Sensor(34, 30)
+
+
+def test_a_folder_without_them_is_split_within_each_class_by_seed(tmp_path):
+    for name, count in (("cat", 10), ("dog", 20), ("rare", 1), ("pair", 2)):
+        for number in range(count):
+            write_npz(tmp_path / name / "day1" / f"{number}.npz")
+    train, test = (open_dataset("folder", tmp_path, split) for split in ("train", "test"))
+    assert sorted(train.sources + test.sources) == sorted(set(train.sources) | set(test.sources))
+    assert (len(train), len(test)) == (26, 7)
+    assert np.bincount(test.labels, minlength=4).tolist() == [2, 4, 1, 0]
+    assert open_dataset("folder", tmp_path, "test").sources == test.sources
+    assert open_dataset("folder", tmp_path, "test", seed=1).sources != test.sources
+
+
+def test_options_of_a_folder_reach_the_reader(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.txt").write_text("1 2 5 1\n3 4 9 0\n")
+    dataset = open_dataset("folder", tmp_path, "train", columns="xytp", time_unit="ms", sensor=Sensor(50, 40))
+    events, _ = dataset[0]
+    assert (events.t.tolist(), events.sensor) == ([0, 4000], Sensor(50, 40))
+
+
+@pytest.mark.parametrize("name", [name for name in DATASETS if name != "digits"])
+def test_a_root_that_does_not_fit_says_what_was_looked_for_and_found(name, tmp_path):
+    with pytest.raises(Event2VecError, match="does not exist"):
+        open_dataset(name, tmp_path / "missing", "train")
+    with pytest.raises(Event2VecError, match="--root"):
+        open_dataset(name, None, "train")
+    (tmp_path / "surprise").touch()
+    pattern = "expected one sub-folder" if name == "folder" else r"looked for .*Published at https://"
+    with pytest.raises(Event2VecError, match=f"has surprise.*{pattern}"):
+        open_dataset(name, tmp_path, "train")
+
+
+def test_train_without_test_is_no_class(tmp_path):
+    write_npz(tmp_path / "train" / "a" / "1.npz")
+    with pytest.raises(Event2VecError, match="not both train/ and test/"):
+        open_dataset("folder", tmp_path, "train")
+
+
+def test_unknown_names_list_the_known_ones(tmp_path):
+    with pytest.raises(Event2VecError, match="'cifar' is not known; there are dvs_gesture, asl_dvs"):
+        open_dataset("cifar", tmp_path, "train")
+    with pytest.raises(Event2VecError, match="'valid' is not known; there are train and test"):
+        open_dataset("digits", None, "valid")
+
+
+def test_digits_are_many_and_repeatable():
+    train, test = (open_dataset("digits", None, split) for split in ("train", "test"))
+    assert (len(train), len(test)) == (1437, 360)
+    assert not set(train.sources) & set(test.sources)
+    assert min(np.bincount(test.labels)) >= 30
+    events, label = test[5]
+    assert_same(events, open_dataset("digits", None, "test")[5][0])
+    assert label == test.labels[5]
+    assert events.sensor == Sensor(34, 34)
+    assert 1000 < len(events) < 10_000
+    assert 0.4 < float(events.p.double().mean()) < 0.6
+    other = open_dataset("digits", None, "test", seed=1)[5][0]
+    assert len(other) != len(events) or not torch.equal(other.t, events.t)
+
+
+def test_a_digit_leaves_its_shape_in_the_events(tmp_path):
+    """Where the picture has edges there are events; in its empty corners there is noise alone."""
+    events, _ = open_dataset("digits", None, "test")[0]
+    counts = torch.zeros(34, 34).index_put_(
+        (events.y.long(), events.x.long()), torch.ones(len(events)), accumulate=True
+    )
+    assert counts[8:26, 8:26].mean() > 10 * counts[:4, :4].mean()
+
+
+def test_a_simulated_digit_survives_a_file(tmp_path):
+    from event2vec import write_events
+
+    events, _ = open_dataset("digits", None, "test")[1]
+    write_events(tmp_path / "digit.aedat4", events)
+    assert_same(read_events(tmp_path / "digit.aedat4"), events)
+
+
+def test_mat_fields_as_asl_dvs_has_them(tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", {"ts": [[5.0], [9.0]], "x": [[3], [4]], "y": [[1], [2]], "pol": [[1], [0]]})
+    assert read_events(tmp_path / "a.mat", sensor=Sensor(240, 180)).t.tolist() == [0, 4]

@@ -1,0 +1,178 @@
+"""Preparing: every recording accounted for, the same store whatever the number of workers, and work taken up again."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import encoders
+import pytest
+from conftest import assert_same
+
+import event2vec.prepare as module
+from event2vec import Event2VecError, EventStore, Sensor, open_dataset
+from event2vec.prepare import cache_folder, prepare
+
+
+@pytest.fixture
+def root(tmp_path, make_events):
+    from event2vec import write_events
+
+    for name in ("left", "right"):
+        for number in range(8):
+            write_events(tmp_path / "data" / name / f"{number}.npz", make_events(20 + number, seed=number))
+    return tmp_path / "data"
+
+
+def both(root, **options):
+    return [open_dataset("folder", root, split, **options) for split in ("train", "test")]
+
+
+def test_a_store_holds_every_recording_in_order(root, tmp_path):
+    datasets = both(root)
+    told = []
+    report = prepare(datasets, tmp_path / "store", progress=lambda done, total: told.append((done, total)))
+    store = report.store
+    assert store.sources == datasets[0].sources + datasets[1].sources
+    assert store.splits == ("train",) * 12 + ("test",) * 4
+    assert (store.classes, store.sensor) == (("left", "right"), Sensor(34, 30))
+    assert_same(store.split("test")[2][0], datasets[1][2][0])
+    assert (told[0], told[-1]) == ((0, 16), (16, 16))
+    assert report.rejected == ()
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("store", ".store"))] == ["store"]
+
+
+def test_the_number_of_workers_changes_nothing(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PART", 3)
+    (root / "left" / "broken.npz").write_bytes(b"PK\x03\x04 no more")
+    for workers in (1, 3):
+        prepare(both(root), tmp_path / f"store{workers}", workers)
+    names = sorted(path.name for path in (tmp_path / "store1").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "store3").iterdir())
+    for name in names:
+        assert (tmp_path / "store1" / name).read_bytes() == (tmp_path / "store3" / name).read_bytes(), name
+
+
+def test_what_cannot_be_used_is_listed_and_the_rest_goes_on(root, tmp_path, make_events):
+    from event2vec import write_events
+
+    (root / "left" / "broken.npz").write_bytes(b"PK\x03\x04 no more")
+    write_events(root / "left" / "empty.npz", make_events(0))
+    write_events(root / "left" / "other.npz", make_events(9, sensor=Sensor(50, 50)))
+    (root / "right" / "cut.bin").write_bytes(bytes([1, 2, 0x80, 0, 5, 9]))  # declares 34x34, as N-MNIST has
+    report = prepare(both(root), tmp_path / "store")
+    reasons = {note.source: note.message for note in report.rejected}
+    assert set(reasons) == {"left/broken.npz", "left/empty.npz", "left/other.npz", "right/cut.bin"}
+    assert "Is the file whole" in reasons["left/broken.npz"]
+    assert reasons["left/empty.npz"] == "holds no events"
+    assert reasons["left/other.npz"] == "was made with a sensor of 50x50, most others with 34x30"
+    assert len(report.store) == 16
+    with (tmp_path / "store" / "rejected.csv").open() as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["source", "split", "reason"]
+    assert {row[0] for row in rows[1:]} == set(reasons)
+    assert [note.source for note in report.warnings] == ["right/cut.bin"]
+
+
+def test_files_that_name_no_sensor_share_the_smallest_that_holds_all(tmp_path):
+    for name, (x, y) in (("a", (5, 20)), ("b", (30, 2))):
+        for number in range(2):
+            (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "data" / name / f"{number}.txt").write_text(f"0 {x} {y} 1\n5 0 0 0\n")
+    assert prepare(both(tmp_path / "data"), tmp_path / "store").store.sensor == Sensor(31, 21)
+
+
+def test_nothing_to_use_is_an_error_with_the_first_reason(tmp_path):
+    (tmp_path / "data" / "a").mkdir(parents=True)
+    for number in range(3):
+        (tmp_path / "data" / "a" / f"{number}.txt").write_text("not events\n")
+    with pytest.raises(Event2VecError, match=r"nothing in folder could be used\. The first of 3:.*no line of numbers"):
+        prepare(both(tmp_path / "data"), tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_finished_parts_are_not_read_again(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PART", 4)
+    read = []
+
+    def stop_at_nine(done, total):
+        if done >= 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(both(root), tmp_path / "store", progress=stop_at_nine)
+    assert not (tmp_path / "store").exists()
+    work = module._work
+    monkeypatch.setattr(module, "_work", lambda task: read.append(task.start) or work(task))
+    store = prepare(both(root), tmp_path / "store").store
+    assert read == [8, 0], "two of four parts were left to do"
+    prepare(both(root), tmp_path / "other")
+    for name in ("x.bin", "store.json", "offsets.npy"):
+        assert (tmp_path / "other" / name).read_bytes() == (store.folder / name).read_bytes()
+
+
+def test_parts_of_other_work_are_not_used(root, tmp_path, monkeypatch, make_events):
+    from event2vec import write_events
+
+    def stop(done, total):
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(both(root), tmp_path / "store", progress=stop)
+    write_events(root / "left" / "0.npz", make_events(99))
+    store = prepare(both(root), tmp_path / "store").store
+    assert 99 in store.lengths.tolist()
+
+
+def test_a_finished_store_is_opened_and_another_one_not_overwritten(root, tmp_path, make_events):
+    from event2vec import write_events
+
+    first = prepare(both(root), tmp_path / "store")
+    assert prepare(both(root), tmp_path / "store").store.sources == first.store.sources
+    write_events(root / "left" / "new.npz", make_events(5))
+    with pytest.raises(Event2VecError, match="exists already and was prepared from other data"):
+        prepare(both(root), tmp_path / "store")
+
+
+def test_a_process_killed_in_the_middle_is_taken_up(tmp_path, root):
+    """For real: SIGKILL while it writes, then the same command again."""
+    for name in ("left", "right"):
+        for number in range(8, 200):
+            os.link(root / name / "0.npz", root / name / f"{number}.npz")
+    command = [sys.executable, "-m", "event2vec", "prepare", "folder", "--root", str(root), "--workers", "1"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "store")], stderr=subprocess.DEVNULL)
+    partial = tmp_path / "store.partial"
+    deadline = time.monotonic() + 60
+    while not (partial.is_dir() and any(partial.glob("train-*"))) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert any(partial.glob("train-*"))
+    assert not (tmp_path / "store").exists()
+    subprocess.run([*command, "--out", str(tmp_path / "store")], check=True, stderr=subprocess.DEVNULL)
+    assert len(EventStore.open(tmp_path / "store")) == 400
+    assert not partial.exists()
+
+
+def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("EVENT2VEC_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder() == tmp_path / "xdg" / "event2vec"
+
+
+def test_real_cameras_make_a_data_set(shared_data, tmp_path):
+    """Files of five formats and one camera each: only those of the commonest sensor stay."""
+    for name in ("davis240c.aedat", "uzh_davis240.txt"):
+        (tmp_path / "data" / "street").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / "street" / name).symlink_to(shared_data / "recordings" / name)
+    (tmp_path / "data" / "walk").mkdir()
+    (tmp_path / "data" / "walk" / "dvs128.aedat").symlink_to(shared_data / "recordings" / "dvs128.aedat")
+    (tmp_path / "data" / "walk" / "evt3.raw").symlink_to(encoders.write("evt3", tmp_path))
+    report = prepare(both(tmp_path / "data", sensor=Sensor(240, 180)), tmp_path / "store")
+    assert len(report.store) == 4
+    assert report.store.sensor == Sensor(240, 180)
