@@ -1,12 +1,13 @@
 """The command line: one file for each verb. The only code that prints or exits."""
 
 import os
+import re
 import sys
 import warnings
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser
 
 from event2vec import __version__
 
@@ -41,8 +42,19 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
 
+class Parser(ArgumentParser):
+    """A wrong call gets one line, and the place where the right ones are explained."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        # jsonargparse puts the verb before each name: prepare.out is --out or OUT to the person who types it.
+        plain = re.sub(rf"\b({'|'.join(VERBS)})\.", "", " ".join(message.split())).rstrip(".")
+        verb = next((word for word in sys.argv[1:2] if word in VERBS), "")
+        print(f"event2vec: {plain}. See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
+        sys.exit(2)
+
+
 def build_parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = Parser(
         prog="event2vec",
         description="Read event-camera recordings the way a language model reads words.",
         epilog="'event2vec VERB --help' explains a verb. Start with 'event2vec demo'.",
@@ -51,7 +63,7 @@ def build_parser() -> ArgumentParser:
     verbs = parser.add_subcommands(dest="verb", metavar="VERB", required=True, title="verbs")
     for verb, summary in VERBS.items():
         module = import_module(f"event2vec.cli.{verb}")
-        command = ArgumentParser(description=module.__doc__)
+        command = Parser(description=module.__doc__)
         module.add_arguments(command)
         verbs.add_subcommand(verb, command, help=summary)
     return parser
@@ -59,6 +71,3 @@ def build_parser() -> ArgumentParser:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"event2vec: warning: {message}", file=sys.stderr)
-
-
-__all__ = ["Namespace", "build_parser", "main"]

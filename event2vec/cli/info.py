@@ -5,6 +5,7 @@ A file that cannot be read is reported, the others are shown, and the exit code 
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
@@ -68,14 +69,15 @@ def _print_table(reports: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    names = [Path(facts["file"]).name for facts in reports]
     table = Table(box=None, header_style="bold")
     table.add_column("file", overflow="fold")
-    table.add_column("format")
-    for name in ("sensor", "events", "seconds", "events/s", "rising", "out of order"):
-        table.add_column(name, justify="right")
+    table.add_column("format", no_wrap=True)
+    for title in ("sensor", "events", "seconds", "events/s", "rising", "out of order"):
+        table.add_column(title, justify="right", no_wrap=True)
     for facts in reports:
         table.add_row(
-            facts["file"],
+            Path(facts["file"]).name if len(set(names)) == len(names) else facts["file"],
             facts["format"],
             f"{facts['width']}x{facts['height']}{'' if facts['sensor_declared'] else '*'}",
             f"{facts['events']:,}",
@@ -84,6 +86,7 @@ def _print_table(reports: list[dict[str, Any]]) -> None:
             f"{facts['rising_share']:.1%}" if facts["rising_share"] is not None else "-",
             f"{facts['out_of_order']:,}",
         )
-    Console().print(table)
+    console = Console(width=None if sys.stdout.isatty() else 200)  # a file or a pipe has no edge to fold at
+    console.print(table)
     if not all(facts["sensor_declared"] for facts in reports):
-        Console().print("* the file does not name its sensor: the smallest that holds the events. --sensor sets it.")
+        console.print("* the file does not name its sensor: the smallest that holds the events. --sensor sets it.")

@@ -79,17 +79,20 @@ def _facts(report: "Report") -> dict[str, Any]:
 
 
 def _summarise(report: "Report") -> None:
-    facts = _facts(report)
+    store, facts = report.store, _facts(report)
     counts = ", ".join(f"{count:,} {split}" for split, count in facts["recordings"].items())
     print(
         f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events, "
-        f"sensor {report.store.sensor}",
+        f"sensor {store.sensor}",
         file=sys.stderr,
     )
+    present = {store.classes[label] for label in store.labels}
+    if missing := [name for name in store.classes if name not in present]:
+        print(f"  no recording of {', '.join(missing[:SHOWN])} ({len(missing)} classes)", file=sys.stderr)
     for notes, title in ((report.warnings, "used, with a remark"), (report.rejected, "rejected")):
         for note in notes[:SHOWN]:
             print(f"  {title}: {note.source}: {note.message}", file=sys.stderr)
         if len(notes) > SHOWN:
             print(f"  {title}: {len(notes) - SHOWN:,} more", file=sys.stderr)
     if report.rejected:
-        print(f"  {len(report.rejected):,} rejected in all: {report.store.folder / 'rejected.csv'}", file=sys.stderr)
+        print(f"  {len(report.rejected):,} rejected in all: {store.folder / 'rejected.csv'}", file=sys.stderr)
