@@ -1,5 +1,6 @@
 """Sensor, Events, EventBatch: the only types that travel between files."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,9 +23,11 @@ class Sensor:
     height: int
 
     def __post_init__(self) -> None:
-        for name, side in (("width", self.width), ("height", self.height)):
+        for name in ("width", "height"):
+            side = operator.index(getattr(self, name))  # numpy's integers too, which JSON would not take
             if not 1 <= side <= LARGEST_SIDE:
                 raise ValueError(f"sensor {name} must be from 1 to {LARGEST_SIDE}, got {side}")
+            object.__setattr__(self, name, side)
 
     @classmethod
     def parse(cls, text: str) -> "Sensor":
@@ -60,6 +63,8 @@ class Events:
 
         Takes tensors, arrays or lists. `t` is in whole microseconds; `p` is bool, 0/1 or -1/1.
         """
+        # Copied, because what is checked once must not change with the caller's memory.
+        x, y, t, p, rho = (None if column is None else as_tensor(column).clone() for column in (x, y, t, p, rho))
         return arrange_events(x, y, t, p, sensor=sensor, rho=rho)[0]
 
     def __len__(self) -> int:
@@ -142,7 +147,7 @@ class EventBatch:
 
 
 def arrange_events(x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any = None) -> tuple[Events, int]:
-    """What `Events.from_arrays` gives, and how many events stood after a later one."""
+    """What `Events.from_arrays` gives, and how many events stood after a later one. May share the memory given."""
     t, p = _whole(as_tensor(t)), _rising(as_tensor(p))
     x, y = as_tensor(x).to(torch.float32), as_tensor(y).to(torch.float32)
     # One shared number instead of a column of ones: raw recordings are large, and all have rho 1.

@@ -17,9 +17,10 @@ from typing import NamedTuple
 from event2vec.datasets import SPLITS, Dataset, open_dataset
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import LARGEST_SIDE, Sensor
-from event2vec.store import EventStore, StoreWriter
+from event2vec.store import VERSION, EventStore, StoreWriter
 
-PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
+LARGEST_PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
+PARTS = 64  # small data sets are cut finer, so that all workers have something to do
 REJECTED = "rejected.csv"
 ANY_SENSOR = Sensor(LARGEST_SIDE, LARGEST_SIDE)  # parts are written before the sensor of the whole is known
 
@@ -68,6 +69,8 @@ def prepare(
     """
     folder = Path(folder)
     plan = _plan(datasets)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
     if folder.exists():
         return _finished(folder, plan)
     partial_folder = folder.with_name(folder.name + ".partial")
@@ -85,12 +88,13 @@ def prepare(
 
 def _plan(datasets: Sequence[Dataset]) -> str:
     """Identifies what is to be prepared, down to the size and date of every file."""
-    digest = hashlib.sha256()
+    lines = [f"{VERSION} {LARGEST_PART} {PARTS}"]
     for dataset in datasets:
-        digest.update(f"{dataset.name} {dataset.split} {dataset.classes}\n".encode())
-        for index, source in enumerate(dataset.sources):
-            digest.update(f"{source}\t{dataset.labels[index]}\t{dataset.fingerprint(index)}\n".encode())
-    return digest.hexdigest()
+        lines.append(f"{dataset.name} {dataset.split} {dataset.classes}")
+        for index, (source, label) in enumerate(zip(dataset.sources, dataset.labels, strict=True)):
+            lines.append(f"{source}\t{label}\t{dataset.fingerprint(index)}")
+    # File names need not be text; Python marks their odd bytes as surrogates.
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _finished(folder: Path, plan: str) -> Report:
@@ -98,19 +102,20 @@ def _finished(folder: Path, plan: str) -> Report:
     store = EventStore.open(folder)
     if store.facts.get("plan") != plan:
         raise FileError(folder, "exists already and was prepared from other data. Remove it or choose another --out")
-    with (folder / REJECTED).open(newline="", encoding="utf-8") as file:
-        rejected = tuple(Note(*row) for row in list(csv.reader(file))[1:])
-    return Report(store, rejected, ())
+    rejected, warnings = ([Note(*note) for note in store.facts[kind]] for kind in ("rejected", "warnings"))
+    return Report(store, tuple(rejected), tuple(warnings))
 
 
 def _start_or_resume(folder: Path, plan: str) -> None:
     """Keep finished parts of the same work; those of another are of no use."""
     marker = folder / "plan"
-    if not (marker.is_file() and marker.read_text("utf-8") == plan):
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True)
-        marker.write_text(plan, "utf-8")
+    if folder.exists() and not marker.is_file():
+        raise FileError(folder, "is in the way: unfinished work would go there. Move it or choose another --out")
+    if marker.is_file() and marker.read_text("utf-8") == plan:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    marker.write_text(plan, "utf-8")
 
 
 @dataclass(frozen=True)
@@ -133,12 +138,19 @@ class _Size(NamedTuple):
     height: int
     declared: bool
 
+    def fits(self, sensor: Sensor) -> bool:
+        """Whether the recording can be one of this sensor's."""
+        same = (self.width, self.height) == (sensor.width, sensor.height)
+        return same or (not self.declared and self.width <= sensor.width and self.height <= sensor.height)
+
 
 def _tasks(datasets: Sequence[Dataset], folder: Path) -> list[_Task]:
+    """Cut by the number of recordings alone, so that parts fit whatever the number of workers was."""
+    length = min(max(sum(map(len, datasets)) // PARTS, 1), LARGEST_PART)
     return [
-        _Task(dataset, start, min(start + PART, len(dataset)), folder / f"{dataset.split}-{start:08d}")
+        _Task(dataset, start, min(start + length, len(dataset)), folder / f"{dataset.split}-{start:08d}")
         for dataset in datasets
-        for start in range(0, len(dataset), PART)
+        for start in range(0, len(dataset), length)
     ]
 
 
@@ -224,7 +236,10 @@ def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, pla
     with StoreWriter(folder, sensor=sensor, classes=datasets[0].classes, plan=plan) as writer:
         for task, part in zip(tasks, sizes, strict=True):
             rejected += _copy_part(EventStore.open(task.folder), part, writer)
-        with (writer.work / REJECTED).open("w", newline="", encoding="utf-8") as file:
+        writer.facts["rejected"], writer.facts["warnings"] = (
+            list(map(astuple, notes)) for notes in (rejected, warnings)
+        )
+        with (writer.work / REJECTED).open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
             csv.writer(file).writerows([("source", "split", "reason"), *map(astuple, rejected)])
     return [rejected, warnings]
 
@@ -232,19 +247,22 @@ def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, pla
 def _copy_part(part: EventStore, sizes: Sequence[_Size], writer: StoreWriter) -> list[Note]:
     """Append the recordings that fit the sensor of the whole; the others come back as rejected."""
     strangers = []
-    for index, (own, declared) in enumerate((Sensor(size.width, size.height), size.declared) for size in sizes):
+    for index, size in enumerate(sizes):
         (events, label), split, source = part[index], part.splits[index], part.sources[index]
-        inside = own.width <= writer.sensor.width and own.height <= writer.sensor.height
-        if own == writer.sensor or (inside and not declared):
+        if size.fits(writer.sensor):
             writer.append(replace(events, sensor=writer.sensor), label, split, source)
         else:
-            strangers.append(Note(source, split, f"was made with a sensor of {own}, most others with {writer.sensor}"))
+            problem = f"was made with a sensor of {size.width}x{size.height}, and the store is for {writer.sensor}"
+            strangers.append(Note(source, split, problem))
     return strangers
 
 
 def _common_sensor(sizes: Sequence[_Size]) -> Sensor:
-    """The size that most files name; where none does, the smallest that holds all recordings."""
-    declared = Counter(Sensor(size.width, size.height) for size in sizes if size.declared)
-    if declared:
-        return declared.most_common(1)[0][0]
-    return Sensor(max(size.width for size in sizes), max(size.height for size in sizes))
+    """The size that keeps the most recordings: one that files name, or the smallest that holds those that name none."""
+    counts = Counter(sizes)
+    candidates = {Sensor(size.width, size.height) for size in counts if size.declared}
+    unnamed = [size for size in counts if not size.declared]
+    if unnamed:
+        candidates.add(Sensor(max(size.width for size in unnamed), max(size.height for size in unnamed)))
+    kept = {sensor: sum(count for size, count in counts.items() if size.fits(sensor)) for sensor in candidates}
+    return max(candidates, key=lambda sensor: (kept[sensor], sensor.width, sensor.height))

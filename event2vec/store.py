@@ -57,11 +57,11 @@ class EventStore:
             offsets = np.load(folder / "offsets.npy", allow_pickle=False)
             labels = np.load(folder / "labels.npy", allow_pickle=False)
             columns = {name: _map_column(folder, name, types[name], events) for name in COLUMNS}
+            _check_index(folder, offsets, labels, events, len(classes), len(sources), len(splits))
         except FileError:
             raise
         except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
             raise FileError(folder, f"is a damaged store ({error!r}). {_PREPARE_AGAIN}") from None
-        _check_index(folder, offsets, labels, events, len(classes), len(sources), len(splits))
         rows = np.arange(len(labels))
         return cls(folder, sensor, classes, columns, offsets, labels, sources, splits, facts, rows)
 
@@ -192,7 +192,8 @@ def _map_column(folder: Path, name: str, kind: str, events: int) -> NDArray[Any]
 
 def _check_index(folder: Path, offsets: Any, labels: Any, events: int, classes: int, sources: int, splits: int) -> None:
     whole = (
-        offsets.shape == (len(labels) + 1,)
+        (offsets.ndim, labels.ndim, offsets.dtype.kind, labels.dtype.kind) == (1, 1, "i", "i")
+        and offsets.shape == (len(labels) + 1,)
         and offsets[0] == 0
         and offsets[-1] == events
         and bool((np.diff(offsets) >= 0).all())
@@ -237,11 +238,12 @@ class StoreWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None:
+        with self.cleanup:
+            if error is not None:
+                raise error  # inside, so that the folder does not take its name
             np.save(self.work / "offsets.npy", np.array(self.offsets, np.int64))
             np.save(self.work / "labels.npy", np.array(self.labels, np.int64))
             self._describe()
-        self.cleanup.__exit__(kind, error, traceback)
 
     def _describe(self) -> None:
         description = {

@@ -200,8 +200,8 @@ def aedat4(path: Path) -> None:
 
 # name: (suffix, encoder, (width, height), whether the file names its sensor, format that we detect)
 FILES: dict[str, tuple[str, Callable[[Path], None], tuple[int, int], bool, str]] = {
-    "aedat2_dvs128": (".aedat", aedat2_dvs128, (128, 128), True, "aedat2-dvs128"),
-    "aedat2_davis": (".aedat", aedat2_davis, (240, 180), True, "aedat2-davis"),
+    "aedat2_dvs128": (".aedat", aedat2_dvs128, (128, 128), True, "aedat2"),
+    "aedat2_davis": (".aedat", aedat2_davis, (240, 180), True, "aedat2"),
     "aedat31": (".aedat", aedat31, (128, 128), True, "aedat31"),
     "aedat4": (".aedat4", aedat4, (34, 30), True, "aedat4"),
     "evt2": (".raw", evt2, (34, 30), True, "evt2"),

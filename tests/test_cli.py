@@ -50,11 +50,39 @@ def test_a_wrong_call_exits_with_2(arguments, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_a_wrong_call_gets_one_line_in_the_users_own_words(capsys):
+    for arguments, message in (
+        (["prepare", "folder"], "required: out. See 'event2vec prepare --help'"),
+        (["prepare", "folder", "--out", "x", "--workers", "two"], 'key "workers"'),
+        (["info", "a", "--sensr", "demo.raw"], "unrecognized arguments: --sensr demo.raw. See"),
+    ):
+        assert run(*arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, capsys):
+    file = encoders.write("npz", tmp_path)
+    assert run("prepare", "digits", "--out", file / "store") == 2
+    error = capsys.readouterr().err
+    assert "npz.npz" in error
+    assert error.count("\n") == 1
+
+
+def test_the_data_sets_of_prepare_are_those_there_are():
+    from event2vec.cli.prepare import NAMES
+    from event2vec.datasets import DATASETS
+
+    assert list(DATASETS) == NAMES
+
+
 def test_info_shows_a_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    assert run("info", encoders.write("evt2", tmp_path), encoders.write("npz", tmp_path)) == 0
+    odd = encoders.write("evt2", tmp_path).rename(tmp_path / "clip[left].raw")
+    assert run("info", odd, encoders.write("npz", tmp_path)) == 0
     output = capsys.readouterr().out
-    assert "evt2.raw" in output
+    assert "clip[left].raw" in output
     assert "34x30*" in output, "a sensor that the file does not name is marked"
     assert "--sensor sets it" in output
 

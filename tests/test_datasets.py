@@ -33,7 +33,7 @@ def write_npz(path):
     encoders.npz(path)
 
 
-@pytest.mark.parametrize("nested", ["", "DvsGesture"])
+@pytest.mark.parametrize("nested", ["", "DvsGesture", "extract/DvsGesture"])
 def test_gestures_are_cut_out_of_their_files_by_the_labels(nested, tmp_path):
     write_gestures(tmp_path / "data" / nested)
     dataset = open_dataset("dvs_gesture", tmp_path / "data", "train")
@@ -50,15 +50,24 @@ def test_gestures_are_cut_out_of_their_files_by_the_labels(nested, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda root: (root / "user01_led_labels.csv").unlink(), "which gestures user01_led.aedat holds"),
-        (lambda root: (root / "user01_led_labels.csv").write_text("h\n12,1,2\n"), "has class 12, expected 1 to 11"),
-        (lambda root: (root / "user01_led_labels.csv").write_text("h\na,1,2\n"), "no table of class, start and end"),
+        (lambda path: path.unlink(), "which gestures user01_led.aedat holds"),
+        (lambda path: path.write_text("h\n12,1,2\n"), "has class 12, expected 1 to 11"),
+        (lambda path: path.write_text("h\na,1,2\n"), "no table of class, start and end"),
+        (lambda path: path.write_text("h\n1,1,2\n"), "no events from 1 to 2 us"),
     ],
 )
-def test_labels_that_do_not_fit_are_named(change, message, tmp_path):
+def test_labels_that_do_not_fit_are_told_when_the_recording_is_read(change, message, tmp_path):
     write_gestures(tmp_path / "data")
-    change(tmp_path / "data")
+    change(tmp_path / "data" / "user01_led_labels.csv")
+    dataset = open_dataset("dvs_gesture", tmp_path / "data", "train")
     with pytest.raises(Event2VecError, match=message):
+        dataset[0]
+
+
+def test_a_list_of_trials_without_any_is_an_error(tmp_path):
+    write_gestures(tmp_path / "data")
+    (tmp_path / "data" / "trials_to_train.txt").write_text("\n")
+    with pytest.raises(Event2VecError, match="names no files"):
         open_dataset("dvs_gesture", tmp_path / "data", "train")
 
 
@@ -77,6 +86,7 @@ def test_letters_are_split_by_name(suffix, tmp_path):
         for number in range(10):
             path = tmp_path / letter / f"{letter}_{number:04d}{suffix}"
             encoders.mat(path) if suffix == ".mat" else encoders.npz(path)
+        (tmp_path / letter / "Thumbs.db").touch()
     train, test = (open_dataset("asl_dvs", tmp_path, split) for split in ("train", "test"))
     assert (len(train), len(test), len(train.classes)) == (16, 4, 24)
     assert test.sources == tuple(f"{letter}/{letter}_000{number}{suffix}" for letter in "ay" for number in (8, 9))

@@ -75,6 +75,10 @@ def test_arguments_are_not_changed(make_events):
     t = torch.tensor([5, 3, 9])
     build(t=t)
     assert t.tolist() == [5, 3, 9]
+    x = np.array([1, 2, 3], np.float32)
+    events = build(x=x, t=np.arange(3))
+    x[0] = 7
+    assert events.x.tolist() == [1, 2, 3], "nor do events change with the memory that they came from"
     batch = EventBatch.pad([make_events(4)])
     before = batch.x.clone()
     batch.keep(batch.p)

@@ -9,7 +9,7 @@ import pytest
 import scipy.io
 from conftest import assert_same
 
-from event2vec import Event2VecError, Event2VecWarning, Sensor, read_events
+from event2vec import Event2VecError, Event2VecWarning, Sensor, read_events, write_events
 from event2vec.io import read_recording
 
 PIXEL = b"\x00\x00\x00\x02"  # DVS128: one pixel to the left of the right edge, bottom row
@@ -34,12 +34,31 @@ class TestAedat2:
         assert len(read_events(dvs128(tmp_path / "a.aedat", [(PIXEL, 0), (b"\0\0\x80\0", 1), (PIXEL, 2)]))) == 2
 
     def test_a_header_without_a_chip_is_a_dvs128_when_addresses_fit(self, tmp_path):
-        assert read_recording(dvs128(tmp_path / "a.aedat", [(PIXEL, 0)], chip=b"")).format == "aedat2-dvs128"
+        assert read_events(dvs128(tmp_path / "a.aedat", [(PIXEL, 0)], chip=b"")).sensor == Sensor(128, 128)
 
     def test_an_unknown_chip_is_named(self, tmp_path):
         path = dvs128(tmp_path / "a.aedat", [(PIXEL, 0)], chip=b"# AEChip: cochlea.CochleaAMS1c\r\n")
         with pytest.raises(Event2VecError, match=r"camera called 'CochleaAMS1c', expected one of davis346"):
             read_events(path)
+
+    def test_an_event_that_looks_like_a_header_line_is_an_event(self, tmp_path):
+        """Row 39 from the bottom of a DAVIS begins with the byte of #."""
+        address = struct.pack(">I", 140 << 22 | 17 << 12 | 1 << 11)
+        assert address[:1] == b"#"
+        events = b"".join(address + struct.pack(">I", t) for t in range(10, 50))
+        for end in (b"", b"#End Of ASCII Header\r\n"):
+            path = tmp_path / "a.aedat"
+            path.write_bytes(b"#!AER-DAT2.0\r\n# AEChip: DAVIS240C\r\n" + end + events)
+            read = read_events(path)
+            assert len(read) == 40
+            assert (read.x[0], read.y[0], read.p[0]) == (17, 39, True)
+
+    def test_frames_and_measurements_of_a_davis_are_left_out(self, tmp_path):
+        addresses = [1 << 31 | 5 << 22, 1 << 10, 3 << 22]
+        path = tmp_path / "a.aedat"
+        records = b"".join(struct.pack(">II", address, t) for t, address in enumerate(addresses))
+        path.write_bytes(b"#!AER-DAT2.0\r\n# AEChip: DAVIS346B\r\n" + records)
+        assert read_events(path).y.tolist() == [260 - 1 - 3]
 
 
 class TestAedat31:
@@ -67,6 +86,15 @@ class TestAedat31:
         path = tmp_path / "a.aedat"
         path.write_bytes(self.HEADER + encoders.aedat31_packet(1, self.event(1), -5))
         with pytest.raises(Event2VecError, match=f"broken packet at byte {len(self.HEADER)}: -5 events"):
+            read_events(path)
+
+    def test_unix_line_ends_are_read_and_other_codings_named(self, tmp_path):
+        path = tmp_path / "a.aedat"
+        packet = encoders.aedat31_packet(1, self.event(3), 1)
+        path.write_bytes(self.HEADER.replace(b"\r\n", b"\n") + packet)
+        assert len(read_events(path)) == 1
+        path.write_bytes(self.HEADER.replace(b"#Source", b"#Format: SerialTS\r\n#Source") + packet)
+        with pytest.raises(Event2VecError, match="in the format SerialTS, expected RAW"):
             read_events(path)
 
     def test_a_header_without_an_end_is_an_error(self, tmp_path):
@@ -126,6 +154,24 @@ class TestProphesee:
         path.write_bytes(f"% evt 2.0\n{line}\n".encode() + words.tobytes())
         assert read_events(path).sensor == sensor
 
+    @pytest.mark.parametrize("name", ["evt2", "evt3"])
+    def test_a_record_that_looks_like_a_header_line_is_a_record(self, name, tmp_path):
+        """Recorders before 2022 write no line that ends the header."""
+        path = encoders.write(name, tmp_path)
+        whole = read_events(path)
+        header, _, records = path.read_bytes().partition(b"% end\n")
+        stamp = b"\x25\x00\x00\x80" if name == "evt2" else b"\x25\x80"
+        path.write_bytes(header + stamp + records)
+        assert len(read_events(path)) == len(whole)
+
+    @pytest.mark.parametrize(("name", "period"), [("evt3", 1 << 24), ("dat", 1 << 32)])
+    def test_a_clock_that_wraps_goes_on(self, name, period, tmp_path, monkeypatch):
+        x, y, _, p = encoders.columns()
+        t = np.linspace(period - 1000, period + 1000, len(x)).astype(np.int64)
+        monkeypatch.setattr(encoders, "columns", lambda: (x, y, t % period if name == "dat" else t, p))
+        events = read_events(encoders.write(name, tmp_path))
+        np.testing.assert_array_equal(events.t.numpy(), t - t[0])
+
     def test_an_unknown_encoding_is_named(self, tmp_path):
         path = tmp_path / "a.raw"
         path.write_bytes(b"% evt 4.0\n% end\n" + b"\0" * 16)
@@ -166,6 +212,32 @@ class TestText:
         assert events.t.tolist() == [0, 2]
         assert events.x.tolist() == [1, 3]
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '"x","y","t","p"\n1,2,5,0\n3,4,7,1\n',
+            ",x,y,t,p\n0,1,2,5,0\n1,3,4,7,1\n",
+            "x [px],y [px],t [us],p\n1,2,5,0\n3,4,7,1\n",
+            "x\ty\tt\tp\r\n1\t2\t5\t0\r\n3\t4\t7\t1\r\n",
+            "% Data of a walk\n5 1 2 0\n7 3 4 1\n",
+        ],
+    )
+    def test_tables_of_other_programs_are_understood(self, text, tmp_path):
+        path = tmp_path / "a.txt"
+        path.write_bytes(text.encode())
+        events = read_events(path)
+        assert (events.x.tolist(), events.y.tolist(), events.t.tolist()) == ([1, 3], [2, 4], [0, 2])
+
+    def test_one_fraction_among_whole_numbers_means_seconds_too(self, tmp_path):
+        path = tmp_path / "a.txt"
+        path.write_text("0 1 2 1\n0.001 3 4 0\n1e-2 3 4 0\n")
+        assert read_events(path).t.tolist() == [0, 1000, 10_000]
+
+    def test_a_file_without_rows_is_read_back(self, tmp_path, make_events):
+        for suffix in (".csv", ".txt"):
+            write_events(tmp_path / f"a{suffix}", make_events(0))
+            assert_same(read_events(tmp_path / f"a{suffix}"), make_events(0))
+
     @pytest.mark.parametrize("first", ["240 180\n", "# sensor 240x180\n"])
     def test_the_sensor_may_stand_in_the_first_line(self, first, tmp_path):
         path = tmp_path / "a.txt"
@@ -175,14 +247,15 @@ class TestText:
     @pytest.mark.parametrize(
         ("text", "options", "message"),
         [
-            ("hello\nworld\n", {}, "no line of numbers"),
+            ("hello\nworld\n", {}, "begins with 'hello', expected a header"),
+            ("# hello\n", {}, "no line of numbers"),
             ("1 2 3\n", {}, "has 3 columns, expected at least 4"),
             ("1 2 3 1\n1 b 3 0\n", {}, "not a table of numbers"),
-            ("t,x,y,q\n1,2,3,1\n", {}, r"no column for p \(p/ps/pol/polarity\); it has t, x, y, q"),
+            ("t,x,y,q\n1,2,3,1\n", {}, "begins with 't,x,y,q', expected a header with t, x, y, p"),
             ("1 2 3 1\n", {"columns": "txy"}, "must name each of t, x, y, p once"),
             ("1 2 3 1\n", {"time_unit": "minutes"}, "'minutes' is not known"),
             ("1 2 3 7\n", {}, "p must be 0/1"),
-            ("nan 2 3 1\n", {"time_unit": "s"}, "no line of numbers"),
+            ("1 2 3 1\nnan 2 3 1\n", {"time_unit": "s"}, "times that are no numbers"),
         ],
     )
     def test_what_is_wrong_is_said(self, text, options, message, tmp_path):
@@ -236,6 +309,15 @@ class TestArrays:
         with pytest.raises(Event2VecError, match="claims 720000000000 bytes"):
             read_events(tmp_path / "b.npy")
 
+    def test_single_numbers_are_columns_of_one_event(self, tmp_path):
+        np.savez(tmp_path / "a.npz", t=5, x=np.array([[3]]), y=np.array(2), p=1, rho=np.float32(1))
+        assert read_events(tmp_path / "a.npz").x.tolist() == [3]
+
+    def test_what_else_is_in_an_npz_is_left_alone(self, tmp_path):
+        foreign = {"meta": np.array([{"a": 1}]), "sensor": np.array("DAVIS346")}
+        np.savez(tmp_path / "a.npz", t=[5], x=[3], y=[2], p=[1], **foreign, allow_pickle=True)
+        assert read_events(tmp_path / "a.npz").sensor == Sensor(4, 3)
+
     def test_a_mat_file_without_the_columns_says_what_it_has(self, tmp_path):
         scipy.io.savemat(tmp_path / "a.mat", {"frames": np.zeros((2, 2)), "x": [1, 2]})
         with pytest.raises(Event2VecError, match=r"no column for y.*it has x"):
@@ -275,11 +357,24 @@ class TestHdf5:
                 file[f"camera/left/{name}"] = np.array(column)
         assert read_events(tmp_path / "a.h5").t.tolist() == [0, 4]
 
+    def test_the_sensor_is_that_of_its_own_attribute(self, tmp_path):
+        path = encoders.write("hdf5_metavision", tmp_path)
+        with h5py.File(path, "a") as file:
+            file.attrs["a_note"] = "1920x1080"
+        assert read_events(path).sensor == Sensor(34, 30)
+
+    def test_well_packed_columns_are_not_taken_for_damage(self, tmp_path):
+        count = 1_000_000
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            for name in "xytp":
+                file.create_dataset(f"events/{name}", data=np.ones(count, "u1"), chunks=(count,), compression="gzip")
+        assert len(read_events(tmp_path / "a.h5")) == count
+
     def test_a_shape_beyond_what_is_stored_is_refused(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:
             for name in "xytp":
                 file.create_dataset(f"events/{name}", shape=(2_000_000_000,), chunks=(1000,), dtype="i8")
-        with pytest.raises(Event2VecError, match=r"claims 16000000000 bytes in '/events/.' and stores 0"):
+        with pytest.raises(Event2VecError, match=r"claims 16000000000 bytes in '/events/.' and holds 0"):
             read_events(tmp_path / "a.h5")
 
     def test_prophesees_codec_names_the_extra(self, tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 
-import encoders
 import pytest
 from conftest import assert_same
 
@@ -45,7 +44,7 @@ def test_a_store_holds_every_recording_in_order(root, tmp_path):
 
 
 def test_the_number_of_workers_changes_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PART", 3)
+    monkeypatch.setattr(module, "PARTS", 5)
     (root / "left" / "broken.npz").write_bytes(b"PK\x03\x04 no more")
     for workers in (1, 3):
         prepare(both(root), tmp_path / f"store{workers}", workers)
@@ -67,13 +66,15 @@ def test_what_cannot_be_used_is_listed_and_the_rest_goes_on(root, tmp_path, make
     assert set(reasons) == {"left/broken.npz", "left/empty.npz", "left/other.npz", "right/cut.bin"}
     assert "Is the file whole" in reasons["left/broken.npz"]
     assert reasons["left/empty.npz"] == "holds no events"
-    assert reasons["left/other.npz"] == "was made with a sensor of 50x50, most others with 34x30"
+    assert reasons["left/other.npz"] == "was made with a sensor of 50x50, and the store is for 34x30"
     assert len(report.store) == 16
     with (tmp_path / "store" / "rejected.csv").open() as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["source", "split", "reason"]
     assert {row[0] for row in rows[1:]} == set(reasons)
     assert [note.source for note in report.warnings] == ["right/cut.bin"]
+    again = prepare(both(root), tmp_path / "store")
+    assert (again.rejected, again.warnings) == (report.rejected, report.warnings)
 
 
 def test_files_that_name_no_sensor_share_the_smallest_that_holds_all(tmp_path):
@@ -84,17 +85,50 @@ def test_files_that_name_no_sensor_share_the_smallest_that_holds_all(tmp_path):
     assert prepare(both(tmp_path / "data"), tmp_path / "store").store.sensor == Sensor(31, 21)
 
 
+def test_one_file_that_names_its_sensor_does_not_outvote_many_that_do_not(tmp_path):
+    for number in range(9):
+        (tmp_path / "data" / "a").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / "a" / f"{number}.txt").write_text("0 99 99 1\n5 0 0 0\n")
+    (tmp_path / "data" / "a" / "digit.bin").write_bytes(bytes([1, 2, 0x80, 0, 5]))
+    report = prepare(both(tmp_path / "data"), tmp_path / "store")
+    assert (report.store.sensor, len(report.store)) == (Sensor(100, 100), 9)
+    assert [note.source for note in report.rejected] == ["a/digit.bin"]
+
+
+def test_a_folder_of_the_users_is_not_removed(root, tmp_path):
+    (tmp_path / "store.partial").mkdir()
+    (tmp_path / "store.partial" / "thesis.tex").touch()
+    with pytest.raises(Event2VecError, match="is in the way"):
+        prepare(both(root), tmp_path / "store")
+    assert (tmp_path / "store.partial" / "thesis.tex").exists()
+
+
+def test_an_empty_folder_may_be_filled(root, tmp_path):
+    (tmp_path / "store").mkdir()
+    assert len(prepare(both(root), tmp_path / "store").store) == 16
+
+
+def test_names_that_are_no_text_and_links_to_nowhere_are_accounted_for(root, tmp_path):
+    os.link(root / "left" / "0.npz", os.fsencode(root / "left") + b"/caf\xe9.npz")
+    (root / "left" / "gone.npz").symlink_to(tmp_path / "nowhere.npz")
+    report = prepare(both(root), tmp_path / "store")
+    assert "left/caf\udce9.npz" in report.store.sources
+    assert [note.source for note in report.rejected] == ["left/gone.npz"]
+
+
 def test_nothing_to_use_is_an_error_with_the_first_reason(tmp_path):
     (tmp_path / "data" / "a").mkdir(parents=True)
     for number in range(3):
         (tmp_path / "data" / "a" / f"{number}.txt").write_text("not events\n")
-    with pytest.raises(Event2VecError, match=r"nothing in folder could be used\. The first of 3:.*no line of numbers"):
+    with pytest.raises(
+        Event2VecError, match=r"nothing in folder could be used\. The first of 3:.*begins with 'not events'"
+    ):
         prepare(both(tmp_path / "data"), tmp_path / "store")
     assert not (tmp_path / "store").exists()
 
 
 def test_finished_parts_are_not_read_again(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PART", 4)
+    monkeypatch.setattr(module, "PARTS", 4)
     read = []
 
     def stop_at_nine(done, total):
@@ -165,14 +199,11 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "xdg" / "event2vec"
 
 
-def test_real_cameras_make_a_data_set(shared_data, tmp_path):
-    """Files of five formats and one camera each: only those of the commonest sensor stay."""
-    for name in ("davis240c.aedat", "uzh_davis240.txt"):
-        (tmp_path / "data" / "street").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "data" / "street" / name).symlink_to(shared_data / "recordings" / name)
-    (tmp_path / "data" / "walk").mkdir()
-    (tmp_path / "data" / "walk" / "dvs128.aedat").symlink_to(shared_data / "recordings" / "dvs128.aedat")
-    (tmp_path / "data" / "walk" / "evt3.raw").symlink_to(encoders.write("evt3", tmp_path))
+def test_recordings_of_several_cameras_make_a_data_set_for_a_common_sensor(shared_data, tmp_path):
+    for label, names in (("street", ("davis240c.aedat", "uzh_davis240.txt")), ("walk", ("dvs128.aedat", "nmnist.bin"))):
+        (tmp_path / "data" / label).mkdir(parents=True)
+        for name in names:
+            (tmp_path / "data" / label / name).symlink_to(shared_data / "recordings" / name)
     report = prepare(both(tmp_path / "data", sensor=Sensor(240, 180)), tmp_path / "store")
-    assert len(report.store) == 4
+    assert sorted(report.store.lengths.tolist()) == [4325, 50_000, 130_114, 162_771]
     assert report.store.sensor == Sensor(240, 180)

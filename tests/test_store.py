@@ -121,6 +121,8 @@ def edit(**facts):
         ("labels.npy", lambda path: path.unlink(), "damaged store"),
         ("labels.npy", lambda path: np.save(path, np.array([0, 0, 9, 0])), "its index does not fit"),
         ("offsets.npy", lambda path: np.save(path, np.array([0, 90, 50, 51, 751])), "its index does not fit"),
+        ("labels.npy", lambda path: np.save(path, np.array(3)), "its index does not fit"),
+        ("labels.npy", lambda path: np.save(path, np.array(["a", "b", "c", "d"])), "its index does not fit"),
         ("store.json", lambda path: path.unlink(), "has no store.json"),
         ("store.json", truncate, "cannot be read as the description"),
         ("store.json", edit(version=99), "layout version 99, this program reads 1"),

@@ -34,22 +34,28 @@ def main(arguments: list[str] | None = None) -> int:
     except Event2VecError as error:
         print(f"event2vec: {error}", file=sys.stderr)
         return 2
+    except OSError as error:  # a folder that cannot be written, a full disk
+        if isinstance(error, BrokenPipeError):  # the reader of our output, such as `head`, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        print(f"event2vec: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("event2vec: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 class Parser(ArgumentParser):
     """A wrong call gets one line, and the place where the right ones are explained."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        # jsonargparse puts the verb before each name: prepare.out is --out or OUT to the person who types it.
-        plain = re.sub(rf"\b({'|'.join(VERBS)})\.", "", " ".join(message.split())).rstrip(".")
-        verb = next((word for word in sys.argv[1:2] if word in VERBS), "")
-        print(f"event2vec: {plain}. See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
+        message = " ".join(message.split()).rstrip(".")
+        verb = next((verb for verb in VERBS if self.prog.endswith(f" {verb}")), "")
+        # jsonargparse puts the verb before its own names: prepare.out is OUT or --out to the person who types it.
+        if key := re.search(rf"(required: |Parser key \")({'|'.join(VERBS)})\.", message):
+            verb = key[2]
+            message = message.replace(f"{verb}.", "")
+        print(f"event2vec: {message}. See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
         sys.exit(2)
 
 

@@ -67,6 +67,7 @@ def describe(recording: "Recording") -> dict[str, Any]:
 
 def _print_table(reports: list[dict[str, Any]]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     names = [Path(facts["file"]).name for facts in reports]
@@ -77,7 +78,7 @@ def _print_table(reports: list[dict[str, Any]]) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     for facts in reports:
         table.add_row(
-            Path(facts["file"]).name if len(set(names)) == len(names) else facts["file"],
+            escape(Path(facts["file"]).name if len(set(names)) == len(names) else facts["file"]),
             facts["format"],
             f"{facts['width']}x{facts['height']}{'' if facts['sensor_declared'] else '*'}",
             f"{facts['events']:,}",

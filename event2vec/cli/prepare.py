@@ -17,12 +17,12 @@ from event2vec.cli.progress import progress_bar
 if TYPE_CHECKING:
     from event2vec.prepare import Report
 
+NAMES = ["dvs_gesture", "asl_dvs", "dvs_lip", "nmnist", "folder", "digits"]  # here too, so that --help is quick
 SHOWN = 5  # rejected recordings that the summary lists; all are in rejected.csv
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    names = ["dvs_gesture", "asl_dvs", "dvs_lip", "nmnist", "folder", "digits"]
-    parser.add_argument("name", metavar="NAME", choices=names, help=f"the data set: {', '.join(names)}")
+    parser.add_argument("name", metavar="NAME", choices=NAMES, help=f"the data set: {', '.join(NAMES)}")
     parser.add_argument("--root", metavar="R", help="the folder with the data set as downloaded; digits needs none")
     parser.add_argument("--out", required=True, metavar="STORE", help="the folder to write")
     parser.add_argument("--split", choices=["all", "train", "test"], default="all", help="what to prepare")

@@ -1,7 +1,7 @@
 """What every data set offers: recordings with labels, classes and one split."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,15 +75,25 @@ def file_fingerprint(path: Path) -> str:
     return f"{facts.st_size} {facts.st_mtime_ns}"
 
 
-def files_in(folder: Path) -> list[Path]:
-    """Every file below a folder by name, but for the hidden ones that file managers leave."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+def files_in(folder: Path, suffixes: tuple[str, ...] = ()) -> list[Path]:
+    """Every file below a folder by name, but for the hidden ones that file managers leave.
+
+    A link to nowhere counts: it is a recording that the user meant to have, and reading it says what is wrong.
+    """
+    found = (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+    seen = (path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    return sorted(path for path in seen if not suffixes or path.suffix.lower() in suffixes)
 
 
-def files_by_class(folders: Iterable[Path]) -> list[tuple[Path, int]]:
+def files_by_class(folders: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[tuple[Path, int]]:
     """All files with their labels, from one folder for each class."""
-    return [(path, label) for label, folder in enumerate(folders) for path in files_in(folder)]
+    return [(path, label) for label, folder in enumerate(folders) for path in files_in(folder, suffixes)]
+
+
+def find_base(root: Path, fits: Callable[[Path], bool]) -> Path | None:
+    """Where a data set begins: at the root, or up to two folders down, as archives are often unpacked."""
+    levels = ([root], root.glob("*/"), root.glob("*/*/"))
+    return next((place for level in levels for place in sorted(level) if fits(place)), None)
 
 
 def check_root(root: Path | None, name: str) -> Path:

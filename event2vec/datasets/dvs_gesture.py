@@ -5,8 +5,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from event2vec.datasets.dataset import Dataset, FileDataset, check_root, file_fingerprint, files_by_class, wrong_layout
-from event2vec.errors import FileError
+import torch
+
+from event2vec.datasets.dataset import (
+    Dataset,
+    FileDataset,
+    check_root,
+    file_fingerprint,
+    files_by_class,
+    find_base,
+    wrong_layout,
+)
+from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Sensor
 from event2vec.io import Recording, read_recording
 
@@ -33,17 +43,21 @@ class RawDvsGesture(Dataset):
 
     paths: tuple[Path, ...]
     windows: tuple[tuple[int, int], ...]  # start and stop on the camera's clock, in microseconds
+    problems: tuple[str, ...]  # "" but for a file whose gestures are not known
 
     def read(self, index: int) -> Recording:
-        whole = _read_whole(self.paths[index])
-        start, stop = (time - whole.start for time in self.windows[index])
-        gesture = whole.events.between(start, stop)
+        path, (start, stop) = self.paths[index], self.windows[index]
+        if self.problems[index]:
+            raise Event2VecError(self.problems[index])
+        whole = _read_whole(path)
+        gesture = whole.events.between(start - whole.start, stop - whole.start)
         if len(gesture) == 0:
-            raise FileError(self.paths[index], f"has no events from {self.windows[index][0]} us, as its labels say")
-        return replace(whole, events=gesture, start=max(self.windows[index][0], whole.start))
+            raise FileError(path, f"has no events from {start} to {stop} us, where its labels name a gesture")
+        first = int(whole.events.t[torch.searchsorted(whole.events.t, start - whole.start)])
+        return replace(whole, events=gesture, start=whole.start + first)
 
     def fingerprint(self, index: int) -> str:
-        return f"{file_fingerprint(self.paths[index])} {self.windows[index]}"
+        return f"{file_fingerprint(self.paths[index])} {self.windows[index]} {self.problems[index]}"
 
 
 @lru_cache(maxsize=1)
@@ -54,28 +68,30 @@ def _read_whole(path: Path) -> Recording:
 
 def open_dvs_gesture(root: Path | None, split: str) -> Dataset:
     root = check_root(root, "dvs_gesture")
-    for base in (root, root / "DvsGesture"):
-        if (base / f"trials_to_{split}.txt").is_file():
-            return _open_raw(base, split)
-    for base in (root, root / "events_np"):
-        if (base / split / "0").is_dir():
-            found = files_by_class(base / split / str(label) for label in range(len(CLASSES)))
-            return FileDataset.of("dvs_gesture", split, CLASSES, base, found, sensor=SENSOR)
-    raise wrong_layout(
-        root, f"trials_to_{split}.txt with .aedat files, or {split}/0 to {split}/10 with .npz files", PUBLISHED
-    )
+    if base := find_base(root, lambda place: (place / f"trials_to_{split}.txt").is_file()):
+        return _open_raw(base, split)
+    if base := find_base(root, lambda place: (place / split / "0").is_dir()):
+        folders = (base / split / str(label) for label in range(len(CLASSES)))
+        found = files_by_class(folders, (".npz",))
+        return FileDataset.of("dvs_gesture", split, CLASSES, base, found, sensor=SENSOR)
+    layout = f"trials_to_{split}.txt with .aedat files, or {split}/0 to {split}/10 with .npz files"
+    raise wrong_layout(root, layout, PUBLISHED)
 
 
 def _open_raw(base: Path, split: str) -> RawDvsGesture:
-    trials = [line.strip() for line in (base / f"trials_to_{split}.txt").read_text("utf-8").splitlines()]
-    found = [(base / trial, *row) for trial in trials if trial for row in _labels(base / trial)]
-    counts: dict[Path, int] = {}
-    names = []
-    for path, *_ in found:
-        counts[path] = counts.get(path, 0) + 1
-        names.append(f"{path.name}#{counts[path]}")
-    paths, labels, windows = zip(*found, strict=True) if found else ((), (), ())
-    return RawDvsGesture("dvs_gesture", split, CLASSES, tuple(names), labels, paths, windows)
+    trials = (base / f"trials_to_{split}.txt").read_text("utf-8").split()
+    if not trials:
+        raise FileError(base / f"trials_to_{split}.txt", f"names no files. Unpack the data set again, from {PUBLISHED}")
+    found: list[tuple[str, int, Path, tuple[int, int], str]] = []
+    for path in (base / trial for trial in trials):
+        try:
+            gestures = [(label, window, "") for label, window in _labels(path)]
+        except FileError as error:  # told when its turn comes, so that the other files are still used
+            gestures = [(0, (0, 0), str(error))]
+        for number, (label, window, problem) in enumerate(gestures, 1):
+            found.append((f"{path.name}#{number}", label, path, window, problem))
+    names, labels, paths, windows, problems = zip(*found, strict=True)
+    return RawDvsGesture("dvs_gesture", split, CLASSES, names, labels, paths, windows, problems)
 
 
 def _labels(path: Path) -> list[tuple[int, tuple[int, int]]]:

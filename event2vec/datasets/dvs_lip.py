@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from event2vec.datasets.dataset import FileDataset, check_root, files_by_class, wrong_layout
+from event2vec.datasets.dataset import FileDataset, check_root, files_by_class, find_base, wrong_layout
 from event2vec.events import Sensor
 
 SENSOR = Sensor(128, 128)
@@ -11,8 +11,7 @@ PUBLISHED = "https://sites.google.com/view/event-based-lipreading"
 
 def open_dvs_lip(root: Path | None, split: str) -> FileDataset:
     root = check_root(root, "dvs_lip")
-    places = [root, root / "DVS-Lip", root / "events_np"]
-    base = next((place for place in places if (place / "train").is_dir() and (place / "test").is_dir()), None)
+    base = find_base(root, lambda place: (place / "train").is_dir() and (place / "test").is_dir())
     if base is None:
         raise wrong_layout(root, "train/<word> and test/<word> with .npy or .npz files", PUBLISHED)
     words = tuple(sorted(path.name for path in (base / "train").iterdir() if path.is_dir()))
@@ -21,5 +20,5 @@ def open_dvs_lip(root: Path | None, split: str) -> FileDataset:
         raise wrong_layout(
             base / "test", f"the words of train/, and not {', '.join(strangers[:5]) or 'nothing'}", PUBLISHED
         )
-    found = files_by_class(base / split / word for word in words)
+    found = files_by_class((base / split / word for word in words), (".npy", ".npz"))
     return FileDataset.of("dvs_lip", split, words, base, found, sensor=SENSOR)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from event2vec.datasets.dataset import FileDataset, check_root, files_by_class, wrong_layout
+from event2vec.datasets.dataset import FileDataset, check_root, files_by_class, find_base, wrong_layout
 from event2vec.events import Sensor
 
 SENSOR = Sensor(34, 34)
@@ -12,12 +12,11 @@ PUBLISHED = "https://www.garrickorchard.com/datasets/n-mnist"
 
 def open_nmnist(root: Path | None, split: str) -> FileDataset:
     root = check_root(root, "nmnist")
-    places = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
-    base = next((place for place in places if (place / "Train").is_dir() and (place / "Test").is_dir()), None)
+    base = find_base(root, lambda place: (place / "Train").is_dir() and (place / "Test").is_dir())
     if base is None:
         raise wrong_layout(root, "Train/0 to Train/9 and Test/0 to Test/9 with .bin files", PUBLISHED)
     folder = base / split.capitalize()
-    found = files_by_class(folder / digit for digit in CLASSES)
+    found = files_by_class((folder / digit for digit in CLASSES), (".bin",))
     if not found:
         raise wrong_layout(folder, "folders 0 to 9 with .bin files", PUBLISHED)
     return FileDataset.of("nmnist", split, CLASSES, base, found, sensor=SENSOR)

@@ -24,8 +24,7 @@ TIMED: dict[str, Reader] = {
 FIXED: dict[str, Reader] = {
     "aedat4": native.read_aedat4,
     "aedat31": aedat.read_aedat31,
-    "aedat2-dvs128": aedat.read_aedat2_dvs128,
-    "aedat2-davis": native.read_aedat2_davis,
+    "aedat2": aedat.read_aedat2,
     "evt2": native.read_evt2,
     "evt21": prophesee.read_evt21,
     "evt3": native.read_evt3,
@@ -59,7 +58,11 @@ WRITERS: dict[str, Callable[[Path, Events], None]] = {
     ".csv": text.write_text,
     ".txt": text.write_text,
 }
-LIMITS = {".raw": (2048, 1 << 34), ".dat": (1 << 14, 1 << 32)}  # pixels a side, microseconds
+LIMITS = {
+    ".raw": (1 << 11, 1 << 34),
+    ".dat": (1 << 14, 1 << 32),
+    ".aedat4": (1 << 15, 1 << 63),
+}  # pixels a side, microseconds
 
 
 def read_events(
@@ -82,6 +85,7 @@ def read_recording(
     path = Path(path)
     try:
         format = detect_format(path)
+        _check_heeded(path, format, columns, time_unit)
         if format == "text":
             decoded = text.read_text(path, columns, time_unit)
         elif format in TIMED:
@@ -93,11 +97,19 @@ def read_recording(
     return check(path, format, decoded, sensor)
 
 
+def _check_heeded(path: Path, format: str, columns: str | None, time_unit: str | None) -> None:
+    """An option that would change nothing is a mistake that the user should hear of."""
+    if columns is not None and format != "text":
+        raise FileError(path, f"is {format}, which names its columns; the order of columns is for text files")
+    if time_unit is not None and format in FIXED:
+        raise FileError(path, f"is {format}, which fixes the unit of time; leave the option out")
+
+
 def detect_format(path: Path) -> str:
     """The name of a file's format, by its first bytes and then by its suffix."""
     if not path.exists():
         raise FileError(path, "does not exist. Check the name and the folder")
-    if not path.is_file():
+    if path.is_dir():
         raise FileError(path, "is a folder, expected one recording. Data sets are read by 'event2vec prepare'")
     with path.open("rb") as file:
         head = file.read(4096)
@@ -107,10 +119,10 @@ def detect_format(path: Path) -> str:
         if head.startswith(magic):
             return format
     if head.startswith(b"#!AER-DAT2.") or (head.startswith(b"#") and path.suffix.lower() == ".aedat"):
-        return "aedat2-dvs128" if aedat.is_dvs128(path) else "aedat2-davis"
-    if head.startswith(b"%") and (encoding := _prophesee_encoding(path)):
-        return encoding
+        return "aedat2"
     format = SUFFIXES.get(path.suffix.lower(), "")
+    if head.startswith(b"%") and format != "text" and (encoding := _prophesee_encoding(path)):
+        return encoding
     if not format:
         start = head[:8]
         raise FileError(path, f"begins with {start!r} and is of no format known here. Readable are {READABLE}")

@@ -1,90 +1,106 @@
-"""jAER's and cAER's files: AEDAT 3.1, and AEDAT 2.0 of a DVS128."""
+"""jAER's and cAER's files: AEDAT 2.0 of a DVS128 or a DAVIS, and AEDAT 3.1."""
 
 import re
 import struct
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
 from event2vec.events import Sensor
+from event2vec.io.headers import is_text
 from event2vec.io.recording import Decoded, cut_short
+
+Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], NDArray[np.bool_]]  # x, y, t, p
 
 HEADER_LIMIT = 16 << 20  # jAER writes all its preferences into the header
 AEDAT2_EVENT = np.dtype([("address", ">u4"), ("t", ">u4")])
 POLARITY_EVENT = np.dtype([("data", "<u4"), ("t", "<i4")])
 PACKET_HEADER = struct.Struct("<hhiiiiii")
 POLARITY_PACKET = 1
-
+DVS128 = Sensor(128, 128)
 CHIPS = {
     "davis346": Sensor(346, 260),
     "davis240": Sensor(240, 180),
     "davis208": Sensor(208, 192),
     "davis128": Sensor(128, 128),
     "davis640": Sensor(640, 480),
-    "dvs128": Sensor(128, 128),
-    "dvs240": Sensor(240, 180),
+    "dvs128": DVS128,
+    "tmpdiff128": DVS128,
 }
 
 
-def header_length(path: Path) -> int:
-    """Bytes of the lines that begin with #, in AEDAT 2.0."""
-    return len(_header_lines(path))
+@dataclass(frozen=True)
+class Aedat2Header:
+    """The lines that begin with #."""
+
+    chip: str  # what the file calls the camera, "" where it does not
+    length: int
 
 
-def chip_name(path: Path) -> str:
-    """What an AEDAT 2.0 header calls the camera, "" where it does not."""
-    found = re.search(rb"^#\s*AEChip:\s*(\S+)", _header_lines(path), re.MULTILINE)
-    return found[1].decode("latin-1").rpartition(".")[2] if found else ""
-
-
-def _header_lines(path: Path) -> bytes:
-    header = b""
+def read_aedat2_header(path: Path) -> Aedat2Header:
+    """An event may begin with # too: about one file in fifty has one right behind the header."""
+    text = b""
     with path.open("rb") as file:
-        while len(header) < HEADER_LIMIT and file.peek(1)[:1] == b"#":
-            header += file.readline(HEADER_LIMIT)
-    return header
+        while len(text) < HEADER_LIMIT and file.peek(1)[:1] == b"#":
+            line = file.readline(HEADER_LIMIT)
+            if not is_text(line):
+                break
+            text += line
+            if b"End Of ASCII Header" in line:
+                break
+    chip = re.search(rb"^#\s*AEChip:\s*(\S+)", text, re.MULTILINE)
+    return Aedat2Header(chip[1].decode("latin-1").rpartition(".")[2] if chip else "", len(text))
 
 
-def is_dvs128(path: Path) -> bool:
-    """Whether an AEDAT 2.0 file has a DVS128's addresses.
-
-    Some data sets (CIFAR10-DVS) do not name the chip: 16 bits are enough for a DVS128, and a DAVIS uses all 32.
-    """
-    chip = chip_name(path).lower()
-    if chip:
-        return "dvs128" in chip or "tmpdiff128" in chip
-    addresses = np.fromfile(path, AEDAT2_EVENT, count=1000, offset=header_length(path))["address"]
-    return bool((addresses < 1 << 16).all())
-
-
-def read_aedat2_dvs128(path: Path) -> Decoded:
-    """Address bits: 0 falling, 1-7 column from the right, 8-14 row from the bottom, 15 not a pixel."""
-    start = header_length(path)
-    size = path.stat().st_size - start
-    records = np.fromfile(path, AEDAT2_EVENT, count=size // AEDAT2_EVENT.itemsize, offset=start)
-    address = records["address"].astype(np.uint32)
-    t = _unwrap(records["t"].astype(np.int64), 1 << 32)
+def read_aedat2(path: Path) -> Decoded:
+    """Pairs of address and time; what an address means depends on the camera."""
+    header = read_aedat2_header(path)
+    size = path.stat().st_size - header.length
+    records = np.fromfile(path, AEDAT2_EVENT, count=size // AEDAT2_EVENT.itemsize, offset=header.length)
+    address, t = records["address"].astype(np.uint32), records["t"].astype(np.int64)
     del records  # a long recording should not be held three times
+    sensor = _aedat2_sensor(path, header.chip, address)
+    decode = _decode_dvs128 if sensor == DVS128 and "davis" not in header.chip.lower() else _decode_davis
+    x, y, t, p = decode(path, address, t, sensor)
+    warnings = cut_short(size % AEDAT2_EVENT.itemsize, "event")
+    return Decoded(x, y, t, p, sensor, None, warnings, period=1 << 32)
+
+
+def _aedat2_sensor(path: Path, chip: str, address: NDArray[np.uint32]) -> Sensor:
+    sensor = next((sensor for name, sensor in CHIPS.items() if name in chip.lower()), None)
+    if sensor:
+        return sensor
+    # Some data sets (CIFAR10-DVS) do not name the chip: 16 bits are enough for a DVS128, and a DAVIS uses all 32.
+    if not chip and bool((address < 1 << 16).all()):
+        return DVS128
+    found = f"a camera called '{chip}'" if chip else "a camera that it does not name"
+    raise FileError(path, f"is AEDAT 2.0 of {found}, expected one of {', '.join(CHIPS)}")
+
+
+def _decode_dvs128(path: Path, address: NDArray[np.uint32], t: NDArray[np.int64], sensor: Sensor) -> Columns:
+    """Address bits: 0 falling, 1-7 column from the right, 8-14 row from the bottom, 15 not a pixel."""
     if (address >= 1 << 16).any():
-        raise FileError(
-            path, f"has the address {int(address.max()):#x}, and a DVS128 has 16 bits. Is the chip another?"
-        )
-    pixels = address < 1 << 15
-    if not pixels.all():
-        address, t = address[pixels], t[pixels]
+        raise FileError(path, f"has the address {int(address.max()):#x}, and a DVS128 has 16 bits. Is it another chip?")
+    address, t = _only(address < 1 << 15, address, t)
     address = address.astype(np.uint16)
-    x, y = 127 - (address >> 1 & 127), 127 - (address >> 8 & 127)
-    return Decoded(x, y, t, address & 1 == 0, CHIPS["dvs128"], None, cut_short(size % AEDAT2_EVENT.itemsize, "event"))
+    return 127 - (address >> 1 & 127), 127 - (address >> 8 & 127), t, address & 1 == 0
 
 
-def _unwrap(t: NDArray[np.int64], period: int) -> NDArray[np.int64]:
-    """Carry on a clock that went round: it fell back by more than half of its range."""
-    wrapped = t[1:] < t[:-1] - period // 2
-    if wrapped.any():
-        t[1:] += np.cumsum(wrapped) * period
-    return t
+def _decode_davis(path: Path, address: NDArray[np.uint32], t: NDArray[np.int64], sensor: Sensor) -> Columns:
+    """Address bits: 10 not a pixel, 11 rising, 12-21 column, 22-30 row from the bottom, 31 a frame or a measurement."""
+    address, t = _only(address & (1 << 31 | 1 << 10) == 0, address, t)
+    x, row = (address >> 12 & 0x3FF).astype(np.int16), (address >> 22 & 0x1FF).astype(np.int16)
+    return x, sensor.height - 1 - row, t, address & 1 << 11 != 0
+
+
+def _only(
+    wanted: NDArray[np.bool_], address: NDArray[np.uint32], t: NDArray[np.int64]
+) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    return (address, t) if wanted.all() else (address[wanted], t[wanted])
 
 
 def read_aedat31(path: Path) -> Decoded:
@@ -102,20 +118,21 @@ def read_aedat31(path: Path) -> Decoded:
         t[row : row + number] += overflow << 31
         row += number
     del data
-    valid = words & 1 == 1
-    if not valid.all():  # the camera's own filters unset this bit
-        words, t = words[valid], t[valid]
+    words, t = _only(words & 1 == 1, words, t)  # the camera's own filters unset this bit
     x, y = (words >> 17).astype(np.uint16), (words >> 2 & 0x7FFF).astype(np.uint16)
     return Decoded(x, y, t, words & 2 == 2, sensor, None, cut_short(ignored, "packet"))
 
 
 def _aedat31_header(path: Path, data: NDArray[np.uint8]) -> tuple[int, Sensor | None]:
     head = data[:HEADER_LIMIT].tobytes()
-    text, end, _ = head.partition(b"#!END-HEADER\r\n")
+    end = re.search(rb"#!END-HEADER\r?\n", head)
     if not end:
         raise FileError(path, "is AEDAT 3 without the line '#!END-HEADER'. Is the file whole?")
-    named = next((sensor for name, sensor in CHIPS.items() if name in text.decode("latin-1").lower()), None)
-    return len(text) + len(end), named
+    text = head[: end.start()].decode("latin-1")
+    coding = re.search(r"^#Format:\s*(\S+)", text, re.MULTILINE)
+    if coding and coding[1] != "RAW":
+        raise FileError(path, f"is AEDAT 3 in the format {coding[1]}, expected RAW. Export it without compression")
+    return end.end(), next((sensor for name, sensor in CHIPS.items() if name in text.lower()), None)
 
 
 def _polarity_packets(path: Path, data: NDArray[np.uint8], start: int) -> tuple[list[tuple[int, int, int]], int]:

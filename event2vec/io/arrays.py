@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import Events, Sensor
+from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io.recording import Decoded
 from event2vec.io.units import to_microseconds
 
@@ -41,24 +41,23 @@ def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | No
     names = find_columns(path, list(table))
     x, y, t, p = (_numbers(path, name, table[names[name]]) for name in ("x", "y", "t", "p"))
     rho = _numbers(path, "rho", table["rho"]) if "rho" in table else None
-    return Decoded(x, y, to_microseconds(path, t, time_unit), p, _sensor(path, table), rho)
+    return Decoded(x, y, to_microseconds(path, t, time_unit), p, _sensor(table.get("sensor")), rho)
 
 
 def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
     column = np.asarray(column)
     if column.dtype.kind not in "biuf":
         raise FileError(path, f"has column {name} of type {column.dtype}, expected numbers")
-    return column.reshape(-1) if column.ndim != 1 and max(column.shape, default=0) == column.size else column
+    # MATLAB knows no flat arrays: a column is n x 1 or 1 x n, and a single number 1 x 1 or nothing at all.
+    return column.reshape(-1) if max(column.shape, default=1) == column.size else column
 
 
-def _sensor(path: Path, table: Mapping[str, Any]) -> Sensor | None:
-    if "sensor" not in table:
+def _sensor(sides: Any) -> Sensor | None:
+    """Width and height as we write them; another program's field of that name may hold anything."""
+    sides = np.asarray(sides)
+    if sides.shape != (2,) or sides.dtype.kind not in "iu" or not all(1 <= side <= LARGEST_SIDE for side in sides):
         return None
-    sides = np.asarray(table["sensor"])
-    try:
-        return Sensor(*(int(side) for side in sides))
-    except (TypeError, ValueError) as error:
-        raise FileError(path, f"names a sensor that cannot be: {error}") from None
+    return Sensor(int(sides[0]), int(sides[1]))
 
 
 def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
@@ -83,13 +82,15 @@ def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
 
 
 def read_npz(path: Path, time_unit: str | None = None) -> Decoded:
-    """One array for each column; ours also has rho and sensor."""
+    """One array for each column; ours also has rho and sensor. What else is in the file is left alone."""
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                _check_member(path, archive, member)
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+            wanted = [*find_columns(path, names).values(), *(name for name in ("rho", "sensor") if name in names)]
+            for name in wanted:
+                _check_member(path, archive, archive.getinfo(f"{name}.npy"))
         with np.load(path, allow_pickle=False) as arrays:
-            table = {name: arrays[name] for name in arrays.files}
+            table = {name: arrays[name] for name in wanted}
     except FileError:
         raise
     except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds on damage
@@ -137,15 +138,16 @@ def write_npz(path: Path, events: Events) -> None:
     """Exact, with rho and sensor."""
     whole = bool((events.x == events.x.round()).all() and (events.y == events.y.round()).all())
     coordinate = np.uint16 if whole else np.float32
-    np.savez_compressed(
-        path,
-        x=events.x.numpy().astype(coordinate),
-        y=events.y.numpy().astype(coordinate),
-        t=events.t.numpy(),
-        p=events.p.numpy(),
-        rho=events.rho.numpy(),
-        sensor=np.array([events.sensor.width, events.sensor.height]),
-    )
+    with path.open("wb") as file:  # given a name, numpy adds a suffix of its own to A.NPZ
+        np.savez_compressed(
+            file,
+            x=events.x.numpy().astype(coordinate),
+            y=events.y.numpy().astype(coordinate),
+            t=events.t.numpy(),
+            p=events.p.numpy(),
+            rho=events.rho.numpy(),
+            sensor=np.array([events.sensor.width, events.sensor.height]),
+        )
 
 
 def _short(error: BaseException) -> str:

@@ -20,8 +20,10 @@ from event2vec.io.arrays import NAMES, columns_to_decoded
 from event2vec.io.recording import Decoded
 
 ECF_FILTER = 0x8ECF  # Prophesee's codec
-LARGEST_RATIO = 5000  # more than any filter gains on events; a damaged shape claims far more
-PLACES = ("events", "CD/events", "/", "prophesee/left", "davis/left/events")
+LARGEST_RATIO = 5000  # of the bytes that a chunk claims to those that are stored
+USUAL_CHUNK = 1 << 26
+SIZE = re.compile(rb"\d{1,5}x\d{1,5}")
+PLACES = ("events", "CD/events", "/")
 
 
 def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:
@@ -91,10 +93,7 @@ def _load(path: Path, place: Any) -> dict[str, Any]:
 def _read(path: Path, dataset: Any) -> Any:
     import h5py
 
-    stored = dataset.id.get_storage_size()
-    claimed = max(dataset.nbytes, math.prod(dataset.chunks or ()) * dataset.dtype.itemsize)
-    if claimed > LARGEST_RATIO * stored + (1 << 20):
-        raise FileError(path, f"claims {claimed} bytes in '{dataset.name}' and stores {stored}. It is damaged")
+    _check_size(path, dataset)
     missing = [code for code in _filters(dataset) if not h5py.h5z.filter_avail(code)]
     if missing:
         try:
@@ -102,6 +101,19 @@ def _read(path: Path, dataset: Any) -> Any:
         except ImportError:
             raise MissingExtra(f"{path}: packed with HDF5 filter {missing[0]}, which", "hdf5") from None
     return dataset[()]
+
+
+def _check_size(path: Path, dataset: Any) -> None:
+    """Refuse a shape beyond what is stored: HDF5 would fill the rest with zeros."""
+    stored = dataset.id.get_storage_size()
+    held = stored
+    if dataset.chunks:
+        chunk = math.prod(dataset.chunks) * dataset.dtype.itemsize
+        held = chunk * dataset.id.get_num_chunks() if chunk <= max(USUAL_CHUNK, LARGEST_RATIO * stored) else 0
+    if dataset.nbytes > held and dataset.size > 0:
+        raise FileError(
+            path, f"claims {dataset.nbytes} bytes in '{dataset.name}' and holds {held} of them. The file is damaged"
+        )
 
 
 def _sensor(node: Any) -> Sensor | None:
@@ -125,9 +137,14 @@ def _geometry(node: Any) -> str:
     import h5py
 
     kind = h5py.check_string_dtype(node.attrs.get_id("geometry").dtype)
-    strings = _heap_strings(Path(node.file.filename)) if kind and kind.length is None else [node.attrs["geometry"]]
-    texts = (text.decode("latin-1") if isinstance(text, bytes) else str(text) for text in strings)
-    return next((text for text in texts if re.fullmatch(r"\d{1,5}x\d{1,5}", text)), "")
+    if kind and kind.length is None:
+        found = {text for text in _heap_strings(Path(node.file.filename)) if SIZE.fullmatch(text)}
+        if len(found) <= 1:
+            return next(iter(found), b"").decode()
+    # Of a fixed length, or one of several sizes that the file names: only the library knows which.
+    text = node.attrs["geometry"]
+    text = text if isinstance(text, bytes) else str(text).encode()
+    return text.decode() if SIZE.fullmatch(text) else ""
 
 
 def _heap_strings(path: Path) -> Iterator[bytes]:

@@ -1,11 +1,11 @@
-"""The adapter to eventcv's decoders and encoders: AEDAT4, EVT2, EVT3, DAT, AEDAT 2.0 of the DAVIS family.
+"""The adapter to eventcv's decoders and encoders: AEDAT4, EVT2, EVT3, DAT.
 
 eventcv drops events outside the sensor without a word, guesses what it is not told, picks the format by the
 suffix, and may panic on damaged bytes. So we read sizes from the headers ourselves, ask it for every event,
 hand it the suffix it expects, and turn whatever it raises into our one error.
 """
 
-import os
+import mmap
 import re
 import struct
 import tempfile
@@ -19,7 +19,6 @@ import torch
 
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
-from event2vec.io.aedat import AEDAT2_EVENT, CHIPS, chip_name, header_length
 from event2vec.io.prophesee import read_header
 from event2vec.io.recording import Decoded, cut_short
 
@@ -29,16 +28,23 @@ AEDAT4_MAGIC = b"#!AER-DAT4.0\r\n"
 
 
 def read_aedat4(path: Path) -> Decoded:
-    with path.open("rb") as file:
-        start = file.read(len(AEDAT4_MAGIC) + 4)
-        length = int.from_bytes(start[len(AEDAT4_MAGIC) :], "little")
-        size = path.stat().st_size
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        size, packets = len(data), len(AEDAT4_MAGIC) + 4
+        length = int.from_bytes(data[len(AEDAT4_MAGIC) : packets], "little")
         # eventcv reserves as many bytes as the file claims for its header.
-        if len(start) < len(AEDAT4_MAGIC) + 4 or len(start) + length > size:
+        if packets + length > size:
             raise FileError(path, f"has an AEDAT4 header of {length} bytes in a file of {size}. Is the file whole?")
-        header = file.read(length)
-        ignored = _cut_packet(file.fileno(), len(start) + length, size)
-    return _decode(path, ".aedat4", _aedat4_sensor(header), cut_short(ignored, "packet"))
+        sensor = _aedat4_sensor(data[packets : packets + length])
+        end, table = _end_of_packets(data, packets + length)
+    warnings = () if table else cut_short(size - end, "packet")
+    try:
+        return _decode(path, ".aedat4", sensor, warnings)
+    except FileError:
+        if not table:
+            raise
+    # eventcv gives up on a file that is cut inside the table behind its packets, though no event is missing.
+    with _copy(path, ".aedat4", end) as whole:
+        return _decode(whole, ".aedat4", sensor, cut_short(size - end, "table"))
 
 
 def _aedat4_sensor(header: bytes) -> Sensor | None:
@@ -48,17 +54,16 @@ def _aedat4_sensor(header: bytes) -> Sensor | None:
     return _sensor_of([int(side[1]) for side in sides if side])
 
 
-def _cut_packet(file: int, position: int, size: int) -> int:
-    """Bytes of an unfinished packet at the end; 0 where the packets end as they should, in the data table."""
-    while position + 8 <= size:
-        head = os.pread(file, 12, position)
-        stream, length = struct.unpack("<ii", head[:8])
-        if not 0 <= stream < 256 or length < 0 or head[8:] == b"FTAB":
-            return 0  # the table: a compressed frame or a bare one, not a packet
-        if position + 8 + length > size:
+def _end_of_packets(data: mmap.mmap, position: int) -> tuple[int, bool]:
+    """Where the last whole packet ends, and whether the data table follows there, as it should."""
+    while position + 8 <= len(data):
+        stream, length = struct.unpack("<ii", data[position : position + 8])
+        if not 0 <= stream < 256 or length < 0 or data[position + 8 : position + 12] == b"FTAB":
+            return position, True  # a compressed frame or a bare table, not a packet
+        if position + 8 + length > len(data):
             break
         position += 8 + length
-    return size - position
+    return position, False
 
 
 def read_evt2(path: Path) -> Decoded:
@@ -66,7 +71,8 @@ def read_evt2(path: Path) -> Decoded:
 
 
 def read_evt3(path: Path) -> Decoded:
-    return _read_prophesee(path, ".raw", 2, "word")
+    # eventcv misses a turn of the clock where nothing happened for long.
+    return replace(_read_prophesee(path, ".raw", 2, "word"), period=1 << 24)
 
 
 def read_dat(path: Path) -> Decoded:
@@ -76,7 +82,7 @@ def read_dat(path: Path) -> Decoded:
         kind = file.read(2)
     if len(kind) == 2 and kind[1] != 8:
         raise FileError(path, f"has DAT records of {kind[1]} bytes, expected 8 (brightness changes, version 2)")
-    return _read_prophesee(path, ".dat", 8, "event", before=2)
+    return replace(_read_prophesee(path, ".dat", 8, "event", before=2), period=1 << 32)
 
 
 def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: int = 0) -> Decoded:
@@ -85,18 +91,16 @@ def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: in
     if body < width:  # eventcv takes a file without records for a broken one
         nothing = np.empty(0, np.int64)
         return Decoded(nothing, nothing, nothing, nothing, header.sensor, None, cut_short(max(body, 0), record))
-    return _decode(path, suffix, header.sensor, cut_short(body % width, record))
-
-
-def read_aedat2_davis(path: Path) -> Decoded:
-    body = path.stat().st_size - header_length(path)
-    chip = chip_name(path)
-    sensor = next((sensor for name, sensor in CHIPS.items() if name in chip.lower()), None)
-    if sensor is None:
-        raise FileError(path, f"is AEDAT 2.0 of a camera called '{chip}', expected one of {', '.join(CHIPS)}")
-    decoded = _decode(path, ".aedat", sensor, cut_short(body % AEDAT2_EVENT.itemsize, "event"))
-    # jAER counts rows from the bottom; eventcv turned them over in the grid that we asked for.
-    return replace(decoded, y=decoded.y - (LARGEST_SIDE - sensor.height))
+    warnings = cut_short(body % width, record)
+    with path.open("rb") as file:
+        file.seek(header.length)
+        misleading = file.read(1) == b"%"
+    if not misleading:
+        return _decode(path, suffix, header.sensor, warnings)
+    # eventcv takes a record that begins with % for one more line of the header. A record of the type "others",
+    # which says nothing, keeps the two apart.
+    with _copy(path, suffix, header.length + before + body, header.length, b"\0" * (width - 1) + b"\xe0") as marked:
+        return _decode(marked, suffix, header.sensor, warnings)
 
 
 def _sensor_of(sides: list[int]) -> Sensor | None:
@@ -114,9 +118,10 @@ def _decode(path: Path, suffix: str, sensor: Sensor | None, warnings: tuple[str,
     t, start = torch.empty(len(rows), dtype=torch.int64), int(rows[0, 2]) if len(rows) else 0
     for first in range(0, len(rows), CACHED):
         part = slice(first, first + CACHED)
-        x[part], y[part], p[part] = rows[part, 0], rows[part, 1], rows[part, 3] != 0
+        x[part], y[part] = rows[part, 0], rows[part, 1]
         torch.sub(rows[part, 2], start, out=t[part])
-    return Decoded(x, y, t, p, sensor, None, warnings, start)
+        torch.ne(rows[part, 3], 0, out=p[part])
+    return Decoded(x, y, t.numpy(), p, sensor, None, warnings, start)
 
 
 def write_native(path: Path, events: Events) -> None:
@@ -128,7 +133,7 @@ def write_native(path: Path, events: Events) -> None:
         stream = eventcv.from_numpy(
             np.stack([x, y, t, p], axis=1), sensor_size=(events.sensor.width, events.sensor.height), time_unit="us"
         )
-        eventcv.save(stream, str(path), format="evt2" if path.suffix == ".raw" else None)
+        eventcv.save(stream, str(path), format={".raw": "evt2"}.get(path.suffix.lower(), path.suffix.lower()[1:]))
 
 
 @contextmanager
@@ -141,6 +146,18 @@ def _named(path: Path, suffix: str) -> Iterator[Path]:
         link = Path(folder) / f"recording{suffix}"
         link.symlink_to(path.absolute())
         yield link
+
+
+@contextmanager
+def _copy(path: Path, suffix: str, end: int, place: int = 0, record: bytes = b"") -> Iterator[Path]:
+    """A temporary copy up to `end`, with a record more at `place`."""
+    with tempfile.TemporaryDirectory() as folder, path.open("rb") as source:
+        copy = Path(folder) / f"{path.name}{suffix}"
+        with copy.open("wb") as target:
+            target.write(source.read(place) + record)
+            for start in range(place, end, 1 << 24):
+                target.write(source.read(min(1 << 24, end - start)))
+        yield copy
 
 
 @contextmanager

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Sensor
-from event2vec.io.recording import Decoded, cut_short
+from event2vec.io.headers import is_text
+from event2vec.io.recording import Decoded, cut_short, unwrap
 
 HEADER_LIMIT = 1 << 20
 LINE_LIMIT = 1 << 12
@@ -35,13 +36,18 @@ class Header:
 
 def read_header(path: Path) -> Header:
     fields: dict[str, str] = {}
+    length = 0
     with path.open("rb") as file:
-        while file.peek(1)[:1] == b"%" and file.tell() < HEADER_LIMIT:
-            words = file.readline(LINE_LIMIT)[1:].decode("latin-1").strip().split(None, 1)
+        while file.tell() < HEADER_LIMIT:
+            length = file.tell()
+            line = file.readline(LINE_LIMIT)
+            if not (line.startswith(b"% ") and is_text(line)):  # a record may begin with % too
+                break
+            words = line[1:].decode("latin-1").strip().split(None, 1)
             fields.setdefault(words[0].lower() if words else "", words[1].strip() if len(words) > 1 else "")
             if words == ["end"]:
+                length = file.tell()
                 break
-        length = file.tell()
     options = dict(option.partition("=")[::2] for option in fields.get("format", "").lower().split(";"))
     return Header(
         _encoding(fields),
@@ -98,8 +104,7 @@ def _time_high(path: Path, words: NDArray[np.uint64], kind: NDArray[np.uint8]) -
     values = (words[stamps] >> np.uint64(32) & np.uint64(0xFFFFFFF)).astype(np.int64)
     if len(values) == 0 and (kind <= 1).any():
         raise FileError(path, "holds EVT2.1 events and no time stamp among them. Is the file whole?")
-    wrapped = np.diff(values, prepend=values[:1]) < -(1 << 27)  # 28 bits go round after 4.8 hours
-    values += np.cumsum(wrapped) << 28
+    values = unwrap(values, 1 << 28)  # 28 bits go round after 4.8 hours
     return np.concatenate([[-1], values])[np.cumsum(stamps)]
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor, arrange_events
@@ -22,6 +23,7 @@ class Decoded:
     rho: Any = None
     warnings: tuple[str, ...] = ()
     clock: int = 0
+    period: int = 0  # microseconds after which the camera's clock starts again; 0: never
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,21 @@ def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> R
     declared = sensor or decoded.sensor
     try:
         size = declared or bounding_sensor(decoded.x, decoded.y)
-        columns = (decoded.x, decoded.y, decoded.t, decoded.p)
-        events, out_of_order = arrange_events(*columns, sensor=size, rho=decoded.rho)
+        t = decoded.t
+        events, out_of_order = arrange_events(decoded.x, decoded.y, t, decoded.p, sensor=size, rho=decoded.rho)
+        if out_of_order and decoded.period:
+            t = unwrap(t, decoded.period)
+            events, out_of_order = arrange_events(decoded.x, decoded.y, t, decoded.p, sensor=size, rho=decoded.rho)
     except ValueError as error:
         raise FileError(path, f"{error}. {_remedy(str(error))}") from None
-    start = decoded.clock + int(decoded.t.min() if out_of_order else decoded.t[0]) if len(events) else 0
+    start = decoded.clock + int(t.min() if out_of_order else t[0]) if len(events) else 0
     return Recording(events, format, start, out_of_order, declared is not None, decoded.warnings)
+
+
+def unwrap(t: NDArray[np.int64], period: int) -> NDArray[np.int64]:
+    """Carry on a clock that went round: it fell back by more than half of its range."""
+    wrapped = np.diff(t, prepend=t[:1]) < -(period // 2)
+    return t + np.cumsum(wrapped) * period
 
 
 def bounding_sensor(x: Any, y: Any) -> Sensor:

@@ -1,6 +1,7 @@
-"""Events as text: one line each, separated by commas or blanks."""
+"""Events as text: one line each, separated by commas, semicolons or blanks."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
-from event2vec.io.arrays import find_columns
+from event2vec.io.arrays import NAMES, find_columns
 from event2vec.io.recording import Decoded, cut_short
 from event2vec.io.units import to_microseconds
 
@@ -16,35 +17,58 @@ DEFAULT_COLUMNS = "txyp"
 HEADER_LINES = 64
 
 
+@dataclass(frozen=True)
+class _Head:
+    """What stands before the first row of numbers."""
+
+    lines: int
+    names: list[str] | None  # of the columns
+    sensor: Sensor | None
+    first: str  # the first row of numbers, "" where there is none
+
+
 def read_text(path: Path, columns: str | None = None, time_unit: str | None = None) -> Decoded:
-    """Columns from a header line, else t x y p; seconds where t has a decimal point, else microseconds."""
-    skip, header, sensor, first = _head(path)
-    order = _order(path, columns, header, first)
-    (x, y, t, p), ignored = _table(path, skip, order, first)
-    fractional = any(mark in _words(first)[order["t"]].lower() for mark in ".e")
+    """Columns from a header line, else t x y p; seconds where a t has a decimal point, else microseconds."""
+    head = _read_head(path, columns)
+    if not head.first:
+        nothing = np.empty(0, np.int64)
+        return Decoded(nothing, nothing, nothing, nothing, head.sensor)
+    order = _order(path, columns, head)
+    (x, y, t, p), ignored = _table(path, head, order)
+    fractional = "." in _words(head.first)[order["t"]] or not np.array_equal(t, np.round(t))
     unit = time_unit or ("s" if fractional else "us")
-    return Decoded(x, y, to_microseconds(path, t, unit), p, sensor, None, cut_short(ignored, "line"))
+    return Decoded(x, y, to_microseconds(path, t, unit), p, head.sensor, None, cut_short(ignored, "line"))
 
 
-def _head(path: Path) -> tuple[int, list[str] | None, Sensor | None, str]:
-    """Lines to skip, the column names, the sensor and the first row of numbers.
-
-    A sensor is written as we write it ('# sensor 240x180') or as E2VID does: a first line with width and height.
-    """
-    header, sensor = None, None
+def _read_head(path: Path, columns: str | None) -> _Head:
+    """A sensor is written as we write it ('# sensor 240x180') or as E2VID does: a first line with width and height."""
+    names, sensor = None, None
     with path.open("rb") as file:
-        for skip in range(HEADER_LINES):
-            line = file.readline(4096).decode("utf-8", "replace").strip().lstrip("\ufeff")
-            words = _words(line.lstrip("#% ").lower())
-            if named := re.fullmatch(r"[#%]\s*sensor\s+(\d{1,5}x\d{1,5})", line):
-                sensor = _size(path, *named[1].split("x"))
-            elif len(words) == 2 and all(re.fullmatch(r"\d{1,5}", word) for word in words) and skip == 0:
+        for count in range(HEADER_LINES):
+            raw = file.readline(4096)
+            line = raw.decode("utf-8", "replace").strip().lstrip("\ufeff")
+            comment = line.startswith(("#", "%"))
+            words = _words(line.lstrip("#% "))
+            if named := re.fullmatch(r"[#%]\s*sensor\s+(\d{1,5})x(\d{1,5})", line):
+                sensor = _size(path, *named.groups())
+            elif count == 0 and len(words) == 2 and all(re.fullmatch(r"\d{1,5}", word) for word in words):
                 sensor = _size(path, *words)
-            elif re.match(r"[-+]?[.\d]", line):
-                return skip, header, sensor, line
-            elif len(words) >= 4 and words[0].isidentifier():
-                header = words
+            elif re.match(r"[-+]?\.?\d", line):
+                return _Head(count, names, sensor, line)
+            elif _names_columns(words):
+                names = words
+            elif not raw and names:
+                return _Head(count, names, sensor, "")
+            elif line and not comment and columns is None:
+                raise FileError(
+                    path,
+                    f"begins with '{line[:60]}', expected a header with t, x, y, p or numbers. Say it: --columns txyp",
+                )
     raise FileError(path, f"has no line of numbers among its first {HEADER_LINES}; expected t x y p on each line")
+
+
+def _names_columns(words: list[str]) -> bool:
+    return all(any(name in words for name in synonyms) for synonyms in NAMES.values())
 
 
 def _size(path: Path, width: str, height: str) -> Sensor:
@@ -53,34 +77,33 @@ def _size(path: Path, width: str, height: str) -> Sensor:
     return Sensor(int(width), int(height))
 
 
-def _order(path: Path, columns: str | None, header: list[str] | None, first: str) -> dict[str, int]:
+def _order(path: Path, columns: str | None, head: _Head) -> dict[str, int]:
     """The position of each column."""
     if columns is not None:
         if sorted(columns) != sorted(DEFAULT_COLUMNS):
             raise FileError(path, f"columns '{columns}' must name each of t, x, y, p once, such as {DEFAULT_COLUMNS}")
         order = {name: columns.index(name) for name in DEFAULT_COLUMNS}
-    elif header is not None:
-        order = {name: header.index(found) for name, found in find_columns(path, header).items()}
+    elif head.names is not None:
+        order = {name: head.names.index(found) for name, found in find_columns(path, head.names).items()}
     else:
         order = {name: DEFAULT_COLUMNS.index(name) for name in DEFAULT_COLUMNS}
-    if max(order.values()) >= len(_words(first)):
-        raise FileError(
-            path, f"has {len(_words(first))} columns, expected at least {max(order.values()) + 1}: t x y p on each line"
-        )
+    count, needed = len(_words(head.first)), max(order.values()) + 1
+    if needed > count:
+        raise FileError(path, f"has {count} columns, expected at least {needed}: t x y p on each line")
     return order
 
 
-def _table(path: Path, skip: int, order: dict[str, int], first: str) -> tuple[NDArray[np.float64], int]:
+def _table(path: Path, head: _Head, order: dict[str, int]) -> tuple[NDArray[np.float64], int]:
     """The columns x, y, t, p, and the bytes of a last line that is cut short."""
-    separator = next((mark for mark in ",;" if mark in first), None)
-    ignored = _cut_line(path, len(_words(first)))
+    separator = next((mark for mark in ",;" if mark in head.first), None)
+    ignored = _cut_line(path, len(_words(head.first)))
     # Read from the file where that is whole: a list of all lines takes many times the memory.
     source: Path | list[str] = path.read_text("latin-1").splitlines()[:-1] if ignored else path
     try:
         table = np.loadtxt(
             source,
             delimiter=separator,
-            skiprows=skip,
+            skiprows=head.lines,
             usecols=[order[name] for name in "xytp"],
             ndmin=2,
             encoding="latin-1",
@@ -100,12 +123,15 @@ def _cut_line(path: Path, width: int) -> int:
 
 
 def _words(line: str) -> list[str]:
-    return re.split(r"[,;\s]+", line.strip())
+    """The cells of a line, in small letters, without quotes and without units in brackets."""
+    line = re.sub(r"\s*[\[(][^\])]*[\])]", "", line.strip())
+    cells = re.split(r"\s*[,;]\s*", line) if re.search("[,;]", line) else line.split()
+    return [cell.strip("\"' ").lower() for cell in cells]
 
 
 def write_text(path: Path, events: Events) -> None:
     """Microseconds, x, y, polarity; commas for .csv, blanks for .txt."""
-    separator = "," if path.suffix == ".csv" else " "
+    separator = "," if path.suffix.lower() == ".csv" else " "
     table = np.stack([column.numpy().astype(np.int64) for column in (events.t, events.x, events.y, events.p)], axis=1)
     with path.open("w", encoding="ascii") as file:
         file.write(f"# sensor {events.sensor}\n{separator.join(DEFAULT_COLUMNS)}\n")
