@@ -6,6 +6,7 @@ A recording flows down this list, and every file does one step of it:
     events              Sensor, Events, EventBatch: the only types that travel between files
     io/                 file <-> Events
     sampling            uniform random sampling (Sec. 3.4)
+    clustering          batched K-Means++ (Alg. 1); kmeans_baselines: what it is compared with
     store               EventStore: columns on disk, memory-mapped; what training reads
     datasets/           a data set as people download it -> recordings with labels and a split
     prepare             a data set -> a store, in parallel and resumable
@@ -20,6 +21,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from event2vec.clustering import cluster_batch as cluster_batch
+    from event2vec.clustering import cluster_events as cluster_events
     from event2vec.datasets import open_dataset as open_dataset
     from event2vec.errors import Event2VecError as Event2VecError
     from event2vec.errors import Event2VecWarning as Event2VecWarning
@@ -42,6 +45,8 @@ _HOMES = {
     "read_events": "io",
     "write_events": "io",
     "sample_uniform": "sampling",
+    "cluster_events": "clustering",
+    "cluster_batch": "clustering",
     "EventStore": "store",
     "open_dataset": "datasets",
 }

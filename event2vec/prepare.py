@@ -14,6 +14,8 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from event2vec.clustering import VERSION as CLUSTERING
+from event2vec.clustering import cluster_events
 from event2vec.datasets import SPLITS, Dataset, open_dataset
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import LARGEST_SIDE, Sensor
@@ -61,21 +63,25 @@ def prepare(
     folder: str | Path,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    clusters: int | None = None,
 ) -> Report:
     """Write all recordings of these splits into one store, in their order whatever the number of workers.
 
     A recording that cannot be used is left out and reported. Work that was stopped goes on where it was: finished
     parts lie in `<folder>.partial` until the store is whole. `progress` is told how many of how many are done.
+    With `clusters`, recordings are brought to so many events by `cluster_events`.
     """
+    if clusters is not None and clusters < 2:
+        raise Event2VecError(f"clusters must be at least 2, one for each polarity, got {clusters}")
     folder = Path(folder)
-    plan = _plan(datasets)
+    plan = _plan(datasets, clusters)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if folder.exists():
         return _finished(folder, plan)
     partial_folder = folder.with_name(folder.name + ".partial")
     _start_or_resume(partial_folder, plan)
-    tasks = _tasks(datasets, partial_folder)
+    tasks = _tasks(datasets, partial_folder, clusters)
     _run(tasks, workers, progress or (lambda done, total: None))
     # Joined where the parts are, so that a kill at any moment leaves nothing outside that folder.
     joined = partial_folder / "joined"
@@ -86,9 +92,9 @@ def prepare(
     return Report(EventStore.open(folder), tuple(rejected), tuple(warnings))
 
 
-def _plan(datasets: Sequence[Dataset]) -> str:
+def _plan(datasets: Sequence[Dataset], clusters: int | None = None) -> str:
     """Identifies what is to be prepared, down to the size and date of every file."""
-    lines = [f"{VERSION} {LARGEST_PART} {PARTS}"]
+    lines = [f"{VERSION} {LARGEST_PART} {PARTS} {clusters} {CLUSTERING if clusters else ''}"]
     for dataset in datasets:
         lines.append(f"{dataset.name} {dataset.split} {dataset.classes}")
         for index, (source, label) in enumerate(zip(dataset.sources, dataset.labels, strict=True)):
@@ -126,6 +132,7 @@ class _Task:
     start: int
     stop: int
     folder: Path
+    clusters: int | None
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -144,11 +151,11 @@ class _Size(NamedTuple):
         return same or (not self.declared and self.width <= sensor.width and self.height <= sensor.height)
 
 
-def _tasks(datasets: Sequence[Dataset], folder: Path) -> list[_Task]:
+def _tasks(datasets: Sequence[Dataset], folder: Path, clusters: int | None) -> list[_Task]:
     """Cut by the number of recordings alone, so that parts fit whatever the number of workers was."""
     length = min(max(sum(map(len, datasets)) // PARTS, 1), LARGEST_PART)
     return [
-        _Task(dataset, start, min(start + length, len(dataset)), folder / f"{dataset.split}-{start:08d}")
+        _Task(dataset, start, min(start + length, len(dataset)), folder / f"{dataset.split}-{start:08d}", clusters)
         for dataset in datasets
         for start in range(0, len(dataset), length)
     ]
@@ -212,7 +219,8 @@ def _work(task: _Task) -> _Task:
             warnings += [(source, warning) for warning in recording.warnings]
             sensor = recording.events.sensor
             sensors.append(_Size(sensor.width, sensor.height, recording.sensor_declared))
-            writer.append(replace(recording.events, sensor=ANY_SENSOR), dataset.labels[index], dataset.split, source)
+            events = recording.events if task.clusters is None else cluster_events(recording.events, task.clusters)
+            writer.append(replace(events, sensor=ANY_SENSOR), dataset.labels[index], dataset.split, source)
     return task
 
 

@@ -14,7 +14,7 @@ ROOT = PACKAGE.parent
 # Imports point up this list, never down; neighbours on one line may import each other.
 LAYERS = [
     {"errors", "events", "atomic"},
-    {"io", "sampling", "clustering", "augment", "masking"},
+    {"io", "sampling", "clustering", "kmeans_baselines", "augment", "masking"},
     {"store", "datasets", "embedding", "attention"},
     {"prepare", "backbone", "heads", "model", "checkpoint"},
     {"objectives", "recipe", "training"},

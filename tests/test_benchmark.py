@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from event2vec.benchmark import data, reading
+from event2vec.benchmark import clustering, data, reading
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 
 
@@ -32,3 +32,15 @@ def test_reading_is_measured_on_made_files_and_given_ones(monkeypatch, shared_da
     assert [row["file"] for row in rows][:3] == ["made.aedat4", "made_evt2.raw", "made_evt3.raw"]
     assert {"evt2.raw", "evt3.raw", "davis346.aedat4"} <= {row["file"] for row in rows}
     assert [row["events"] for row in rows[-2:]] == [20_000, 20_000]
+
+
+def test_clustering_is_measured_with_its_growth(monkeypatch):
+    monkeypatch.setattr(clustering, "SIZES", (300, 900))
+    monkeypatch.setattr(clustering, "CLUSTERS", (16, 32))
+    monkeypatch.setattr(clustering, "ROUNDS", 1)
+    monkeypatch.setattr(clustering, "_memory", lambda events, clusters: {"events": len(events)})  # eight processes
+    rows = clustering.measure_clustering(None)
+    assert [(row["events"], row["clusters"]) for row in rows[:4]] == [(300, 16), (300, 32), (900, 16), (900, 32)]
+    assert all(0.5 < row["inertia ours"] < 1.5 for row in rows[:4])
+    assert [row["clusters"] for row in rows[-2:]] == [16, 32]
+    assert all(row["events grow"] == 3 for row in rows[-2:])

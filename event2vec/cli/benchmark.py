@@ -2,9 +2,11 @@
 
 reading: files of each format, against eventcv alone where it decodes, and 10 million events where we do.
 data: drawing a training batch from a store, against compressed npz files.
+clustering: Alg. 1 on recordings of 4,000 to 256,000 events, against scikit-learn and Faiss. Takes some minutes.
 """
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,12 @@ from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option
 
-PARTS = ("reading", "data")
+PARTS = ("reading", "data", "clustering")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("part", metavar="PART", choices=PARTS, help=f"what to measure: {' or '.join(PARTS)}")
-    parser.add_argument("--recordings", metavar="FOLDER", help="reading: measure the recordings in here too")
+    parser.add_argument("part", metavar="PART", choices=PARTS, help=f"what to measure: {', '.join(PARTS)}")
+    parser.add_argument("--recordings", metavar="FOLDER", help="reading, clustering: real recordings to measure with")
     add_json_option(parser)
 
 
@@ -33,11 +35,15 @@ def _measure(options: Namespace) -> list[dict[str, Any]]:
         from event2vec.benchmark.data import measure_data
 
         return measure_data()
-    from event2vec.benchmark.reading import measure_reading
-
     folder = Path(options.recordings) if options.recordings else None
     if folder is not None and not folder.is_dir():
         raise FileError(folder, "is not a folder, expected one with recordings")
+    if options.part == "clustering":
+        from event2vec.benchmark.clustering import measure_clustering
+
+        return measure_clustering(folder)
+    from event2vec.benchmark.reading import measure_reading
+
     return measure_reading(folder)
 
 
@@ -53,7 +59,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
         for row in rows:
             if tuple(row) == columns:
                 table.add_row(*(_cell(value) for value in row.values()))
-        Console().print(table)
+        Console(width=None if sys.stdout.isatty() else 250).print(table)
 
 
 def _cell(value: Any) -> str:

@@ -26,6 +26,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--root", metavar="R", help="the folder with the data set as downloaded; digits needs none")
     parser.add_argument("--out", required=True, metavar="STORE", help="the folder to write")
     parser.add_argument("--split", choices=["all", "train", "test"], default="all", help="what to prepare")
+    parser.add_argument(
+        "--clusters",
+        type=int,
+        metavar="L",
+        help="bring each recording to L cluster events (Alg. 1) instead of all its own",
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that read")
     parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
     parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
@@ -44,7 +50,7 @@ def run(options: Namespace) -> int:
     datasets = [open_dataset(options.name, options.root, split, **_options(options)) for split in wanted]
     try:
         with progress_bar(f"preparing {options.name}") as progress:
-            report = prepare(datasets, options.out, options.workers, progress)
+            report = prepare(datasets, options.out, options.workers, progress, options.clusters)
     except KeyboardInterrupt:
         print("event2vec: stopped. The same command goes on from here", file=sys.stderr)
         return 130

@@ -1,0 +1,119 @@
+"""Clustering a recording: ours on both engines, scikit-learn and Faiss (Table 5)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.clustering import SEED, Settings, TorchCloud, cluster_events, cluster_with, to_unit_cube
+from event2vec.errors import Event2VecError
+from event2vec.events import Events, Sensor
+from event2vec.io import read_recording
+from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
+
+SIZES = (4_000, 16_000, 64_000, 256_000)
+CLUSTERS = (256, 512, 1024)
+ITERATIONS = 20
+ROUNDS = 3
+OURS, OURS_TORCH, SKLEARN, SKLEARN_LONG, FAISS = "ours", "ours, torch", "scikit-learn", "scikit-learn 300", "faiss"
+
+
+def measure_clustering(recordings: Path | None) -> list[dict[str, Any]]:
+    """Each size with each number of clusters, the memory of the largest, and how our cost grows with the events."""
+    rows, memory = [], []
+    for count in SIZES:
+        events = _take_events(count, recordings)
+        rows += [_compare(events, clusters) for clusters in CLUSTERS if clusters < count]
+        memory.append(_memory(events, CLUSTERS[-1]))
+    return rows + memory + _growth(rows)
+
+
+def _ours_on_torch(events: Events, clusters: int) -> Events:
+    settings = Settings(64, ITERATIONS, 1e-4, torch.Generator().manual_seed(SEED))
+    return cluster_with(TorchCloud, events, clusters, settings)
+
+
+SIDES: dict[str, Callable[[Events, int], Events]] = {
+    OURS: partial(cluster_events, iterations=ITERATIONS),
+    OURS_TORCH: _ours_on_torch,
+    SKLEARN: partial(cluster_sklearn, iterations=ITERATIONS),
+    FAISS: partial(cluster_faiss, iterations=ITERATIONS),
+}
+
+
+def _compare(events: Events, clusters: int) -> dict[str, Any]:
+    sides = {name: partial(side, events, clusters) for name, side in SIDES.items()}
+    seconds = best_seconds(sides, ROUNDS)
+    # Once is enough for the one that takes minutes and that no target is set against.
+    seconds |= best_seconds({SKLEARN_LONG: partial(cluster_sklearn, events, clusters, 300)}, 1)
+    spread = {name: inertia(events, side()) for name, side in sides.items()}
+    row: dict[str, Any] = {"events": len(events), "clusters": clusters}
+    row |= {f"{name} ms": value * 1e3 for name, value in seconds.items()}
+    row |= {"x scikit-learn": seconds[SKLEARN] / seconds[OURS], "x faiss": seconds[FAISS] / seconds[OURS]}
+    return row | {f"inertia {name}": value / spread[SKLEARN] for name, value in spread.items() if name != SKLEARN}
+
+
+def _memory(events: Events, clusters: int) -> dict[str, Any]:
+    """What each side adds at its highest, in a process of its own."""
+    few = events.select(slice(0, 500))
+    row: dict[str, Any] = {"events": len(events), "clusters": clusters}
+    return row | {f"{name} MB": peak_bytes(side, (few, 20), events, clusters) / 1e6 for name, side in SIDES.items()}
+
+
+def _growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Time of the largest recording over that of the smallest, beside the same ratio of events."""
+    ordered = sorted(rows, key=lambda row: (row["clusters"], row["events"]))
+    grown = []
+    for clusters, group in groupby(ordered, key=lambda row: row["clusters"]):
+        first, *_, last = group
+        times = last[f"{OURS} ms"] / first[f"{OURS} ms"]
+        grown.append({"clusters": clusters, "events grow": last["events"] / first["events"], "time grows": times})
+    return grown
+
+
+def inertia(events: Events, centres: Events) -> float:
+    """The sum of squared distances in the unit cube from each event to the nearest centre of its polarity."""
+    from scipy.spatial import cKDTree
+
+    width, height = max(events.sensor.width - 1, 1), max(events.sensor.height - 1, 1)
+    t = (centres.t - events.t[0]).double() / max(events.duration, 1)
+    places = torch.stack([centres.x.double() / width, centres.y.double() / height, t], dim=1).numpy()
+    points, total = to_unit_cube(events).numpy(), 0.0
+    for polarity in (False, True):
+        mine, theirs = events.p.numpy() == polarity, centres.p.numpy() == polarity
+        if mine.any():
+            total += float((cKDTree(places[theirs]).query(points[mine])[0] ** 2).sum())
+    return total
+
+
+def _take_events(count: int, recordings: Path | None) -> Events:
+    """The first events of the smallest recording in the folder that has enough, else simulated ones."""
+    found = []
+    for path in sorted(recordings.iterdir()) if recordings else []:
+        try:
+            events = read_recording(path).events
+        except Event2VecError:
+            continue  # other files may lie beside the recordings
+        found += [events] if len(events) >= count else []
+    return min(found, key=len).select(slice(0, count)) if found else _simulate(count)
+
+
+def _simulate(count: int) -> Events:
+    """Digits all over a larger sensor, one after the other and side by side."""
+    from event2vec.datasets import open_dataset
+
+    digits, sensor = open_dataset("digits", None, "train"), Sensor(346, 260)
+    random = np.random.default_rng((0, 0, count))
+    parts: list[Events] = []
+    while sum(map(len, parts)) < count:
+        events, _ = digits[len(parts)]
+        right, down, later = random.integers(0, (346 - 34, 260 - 34, 10**6))
+        parts.append(replace(events, x=events.x + int(right), y=events.y + int(down), t=events.t + int(later)))
+    columns = (torch.cat([getattr(part, name) for part in parts]) for name in ("x", "y", "t", "p"))
+    return Events.from_arrays(*columns, sensor=sensor).select(slice(0, count))

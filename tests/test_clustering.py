@@ -1,0 +1,279 @@
+"""Alg. 1: every event counts once, both engines agree, and an obvious version gives the same centres."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import assert_same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import event2vec.clustering as module
+from event2vec import Event2VecError, Events, EventStore, Sensor, cluster_batch, cluster_events, open_dataset
+from event2vec.benchmark.clustering import inertia
+from event2vec.clustering import BlockCloud, Settings, TorchCloud, cluster_with, draw_distinct, share_clusters
+from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
+from event2vec.prepare import prepare
+
+ENGINES = [BlockCloud, TorchCloud]
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def cluster(engine, events, clusters, iterations=20, tolerance=1e-4, seed=0):
+    return cluster_with(engine, events, clusters, Settings(64, iterations, tolerance, seeded(seed)))
+
+
+def digit(number=0):
+    return open_dataset("digits", None, "test")[number][0]
+
+
+def check_promises(events, result, clusters):
+    assert len(result) <= clusters
+    assert bool((result.rho >= 1).all())
+    assert result.rho.double().sum() == events.rho.double().sum()
+    for polarity in (False, True):
+        assert result.rho[result.p == polarity].sum() == events.rho[events.p == polarity].sum()
+    assert bool((result.t.diff() >= 0).all())
+    assert result.sensor == events.sensor
+    Events.from_arrays(result.x, result.y, result.t, result.p, sensor=result.sensor, rho=result.rho)
+
+
+@st.composite
+def recordings(draw):
+    """Also flat ones: one pixel, one instant, one polarity, many duplicates."""
+    count = draw(st.integers(0, 300))
+    width, height = draw(st.sampled_from([(1, 1), (1, 9), (34, 30), (3, 2)]))
+    random = np.random.default_rng(draw(st.integers(0, 1000)))
+    span = draw(st.sampled_from([1, 5, 100_000, 2**40]))
+    rising = draw(st.sampled_from([0.0, 0.02, 0.5, 1.0]))
+    x, y = random.integers(0, width, count), random.integers(0, height, count)
+    p = random.random(count) < rising
+    return Events.from_arrays(x, y, random.integers(0, span, count), p, sensor=Sensor(width, height))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_promises_hold_for_any_recording(engine):
+    @settings(max_examples=80, deadline=None, derandomize=True)
+    @given(recordings(), st.integers(2, 40), st.integers(1, 5))
+    def check(events, clusters, iterations):
+        if len(events) <= clusters:
+            assert cluster_events(events, clusters) is events
+        else:
+            check_promises(events, cluster(engine, events, clusters, iterations), clusters)
+
+    check()
+
+
+def test_a_short_recording_comes_back_as_it_is(make_events):
+    for count in (0, 1, 50):
+        events = make_events(count)
+        assert cluster_events(events, 50) is events
+
+
+def test_settings_that_cannot_be_are_refused(make_events):
+    events = make_events(50)
+    with pytest.raises(ValueError, match="both polarities needs at least 2 clusters"):
+        cluster_events(events, 1)
+    for name in ("clusters", "batch", "iterations"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            cluster_events(events, **{"clusters": 5, name: 0})
+    one = replace(events, p=torch.ones(50, dtype=torch.bool))
+    assert cluster_events(one, 1).rho.tolist() == [50]
+
+
+@pytest.mark.parametrize(
+    ("falling", "rising", "clusters", "shares"),
+    [(50, 50, 10, (5, 5)), (90, 10, 10, (9, 1)), (999, 1, 10, (9, 1)), (1, 999, 10, (1, 9)), (0, 50, 10, (0, 10)),
+     (3, 97, 50, (2, 48)), (50, 0, 3, (3, 0))],
+)  # fmt: skip
+def test_clusters_are_shared_in_proportion(falling, rising, clusters, shares):
+    assert share_clusters(falling, rising, clusters) == shares
+
+
+def test_drawing_is_by_weight_and_never_twice():
+    weights = torch.tensor([0.0, 1.0, 2.0, 3.0, 0.0], dtype=torch.float64)
+    first = [int(draw_distinct(weights, 1, seeded(seed))[0]) for seed in range(3000)]
+    share = np.bincount(first, minlength=5) / 3000
+    np.testing.assert_allclose(share, [0, 1 / 6, 2 / 6, 3 / 6, 0], atol=0.035)
+    for seed in range(20):
+        assert sorted(draw_distinct(weights, 4, seeded(seed)).tolist()) == [1, 2, 3], "only those that weigh something"
+    # Without replacement: given that 3 came first, 1 and 2 follow in the ratio of their weights.
+    pairs = [draw_distinct(weights, 2, seeded(seed)).tolist() for seed in range(3000)]
+    after = [second for one, second in pairs if one == 3]
+    assert abs(np.mean([second == 1 for second in after]) - 1 / 3) < 0.05
+
+
+def obvious(points, weights, share, iterations, tolerance, generator):
+    """Alg. 1 with the pruning of spare seeds, one step at a time and all distances written out."""
+
+    def squared(centres):
+        return ((points[:, None] - centres[None]) ** 2).sum(-1)
+
+    def move(centres):
+        label = squared(centres).argmin(1)
+        for number in range(len(centres)):
+            if (label == number).any():
+                mine = label == number
+                centres[number] = (weights[mine, None] * points[mine]).sum(0) / weights[mine].sum()
+        return centres, np.array([weights[label == number].sum() for number in range(len(centres))])
+
+    def draw(mass, count):
+        return points[draw_distinct(torch.from_numpy(mass), count, generator).numpy()]
+
+    centres = draw(weights, 1)
+    wanted = min(share + int(module.SPARE_SHARE * share) + module.SPARE_COUNT, len(points))
+    while len(centres) < wanted:
+        new = draw(weights * squared(centres).min(1), min(64, wanted - len(centres)))
+        if len(new) == 0:
+            break
+        centres = np.concatenate([centres, new])
+    if len(centres) > share:
+        centres = move(centres)[0]
+    while len(centres) > share:
+        spare = len(centres) - share
+        ways = np.sort(squared(centres), axis=1)
+        label = squared(centres).argmin(1)
+        cost = np.array(
+            [(weights * (ways[:, 1] - ways[:, 0]))[label == number].sum() for number in range(len(centres))]
+        )
+        going = set(np.argsort(cost, kind="stable")[: max((spare + 1) // 2, min(spare, module.FEW))].tolist())
+        apart = ((centres[:, None] - centres[None]) ** 2).sum(-1)
+        np.fill_diagonal(apart, np.inf)
+        neighbour = apart.argmin(1)
+        spared = {one for one in going if neighbour[one] in going and cost[neighbour[one]] < cost[one]}
+        going -= spared
+        centres = centres[[number for number in range(len(centres)) if number not in going]]
+    for _ in range(iterations):
+        before = centres.copy()
+        centres, counts = move(centres)
+        if np.sqrt(((centres - before) ** 2).sum(1)).max() < tolerance:
+            break
+    return centres, counts
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("count", "clusters", "iterations"), [(200, 8, 1), (300, 25, 6), (500, 60, 20)])
+def test_an_obvious_version_gives_the_same_clusters(engine, count, clusters, iterations, make_events, monkeypatch):
+    monkeypatch.setattr(module, "GROUPED", 10**6)  # the obvious version knows no groups
+    events = make_events(count)
+    # Between pixels and of different weights, so that no two distances or costs are the same.
+    chance = torch.rand(3, count, generator=seeded(1)) * 0.9
+    x, y = (events.x + chance[0]).clamp(max=33), (events.y + chance[1]).clamp(max=29)
+    events = replace(events, x=x, y=y, rho=1 + chance[2])
+    result = cluster(engine, events, clusters, iterations)
+    generator = seeded()
+    points, weights = module.to_unit_cube(events).numpy(), events.rho.double().numpy()
+    shares = share_clusters(int((~events.p).sum()), int(events.p.sum()), clusters)
+    for polarity, share in enumerate(shares):
+        mine = events.p.numpy() == bool(polarity)
+        centres, counts = obvious(points[mine], weights[mine], share, iterations, 1e-4, generator)
+        centres, counts = centres[counts > 0], counts[counts > 0]
+        theirs = result.p == bool(polarity)
+        found = np.stack([result.x[theirs] / 33, result.y[theirs] / 29, result.t[theirs] / events.duration], 1)
+        order, other = np.lexsort(found.round(4).T), np.lexsort(centres.round(4).T)
+        np.testing.assert_allclose(found[order], centres[other], atol=1e-5)
+        np.testing.assert_allclose(result.rho[theirs].numpy()[order], counts[other], rtol=1e-5)
+
+
+def test_the_same_recording_gives_the_same_clusters_and_a_seed_other_ones():
+    events = digit()
+    assert_same(cluster_events(events, 64), cluster_events(events, 64))
+    other = cluster_events(events, 64, generator=seeded(5))
+    assert_same(other, cluster_events(events, 64, generator=seeded(5)))
+    assert not torch.equal(other.x, cluster_events(events, 64).x)
+
+
+def test_the_clock_of_the_recording_does_not_matter():
+    events = digit()
+    later = replace(events, t=events.t + 10**12)
+    one, other = cluster_events(events, 64), cluster_events(later, 64)
+    assert torch.equal(one.x, other.x)
+    assert torch.equal(one.t + 10**12, other.t)
+
+
+def test_threads_change_nothing(monkeypatch):
+    events = digit()
+    alone = cluster_events(events, 300)
+    monkeypatch.setattr(module, "THREADED", 1)
+    monkeypatch.setattr(module, "cpu_count", lambda: 3)
+    assert_same(cluster_events(events, 300), alone)
+
+
+def test_cluster_batch_is_each_recording_on_its_own():
+    recordings = [digit(number) for number in range(5)]
+    together = cluster_batch(recordings, 50, iterations=3)
+    for events, result in zip(recordings, together, strict=True):
+        assert_same(result, cluster_events(events, 50, iterations=3))
+    with pytest.raises(ValueError, match="cannot share a generator"):
+        cluster_batch(recordings, 50, generator=seeded())
+
+
+@pytest.mark.parametrize("clusters", [32, 128, 512])
+def test_both_engines_and_scikit_learn_reach_the_same_inertia(clusters):
+    """Means over four recordings; ours may be better, and at most 3 % worse."""
+    recordings = [digit(number) for number in range(4)]
+    scores = {}
+    for name, run in {
+        "block": lambda events: cluster(BlockCloud, events, clusters),
+        "torch": lambda events: cluster(TorchCloud, events, clusters),
+        "sklearn": lambda events: cluster_sklearn(events, clusters, 20),
+    }.items():
+        results = [(events, run(events)) for events in recordings]
+        for events, result in results:
+            check_promises(events, result, clusters)
+        scores[name] = np.mean([inertia(events, result) for events, result in results])
+    assert scores["block"] < 1.03 * scores["sklearn"]
+    assert scores["torch"] < 1.03 * scores["sklearn"]
+
+
+def test_groups_of_neighbours_cost_little(monkeypatch):
+    events = digit()
+    grouped = inertia(events, cluster_events(events, 16))
+    monkeypatch.setattr(module, "GROUPED", 10**6)
+    assert grouped < 1.05 * inertia(events, cluster_events(events, 16))
+
+
+def test_clusters_of_clusters_keep_the_counts():
+    events = digit()
+    once = cluster_events(events, 500)
+    check_promises(once, cluster_events(once, 40), 40)
+
+
+def test_faiss_does_the_same_task():
+    pytest.importorskip("faiss")
+    events = digit()
+    check_promises(events, cluster_faiss(events, 64, 20), 64)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_an_accelerator_gives_clusters_of_the_same_quality():
+    events = digit()
+    result = cluster_events(events.to("cuda"), 128)
+    assert result.x.device.type == "cuda"
+    check_promises(events, result.to("cpu"), 128)
+    assert inertia(events, result.to("cpu")) < 1.05 * inertia(events, cluster_events(events, 128))
+
+
+def test_a_clustered_store_holds_the_clusters_whatever_the_number_of_workers(tmp_path, make_events):
+    from event2vec import write_events
+
+    for name in ("left", "right"):
+        for number in range(4):
+            write_events(tmp_path / "data" / name / f"{number}.npz", make_events(100 + number, seed=number))
+    datasets = [open_dataset("folder", tmp_path / "data", split) for split in ("train", "test")]
+    for workers in (1, 2):
+        prepare(datasets, tmp_path / f"store{workers}", workers, clusters=20)
+    store = EventStore.open(tmp_path / "store1")
+    assert_same(store[0][0], cluster_events(datasets[0][0][0], 20))
+    assert store.lengths.max() <= 20
+    for name in ("x.bin", "t.bin", "rho.bin", "store.json"):
+        assert (tmp_path / "store1" / name).read_bytes() == (tmp_path / "store2" / name).read_bytes()
+    with pytest.raises(Event2VecError, match="prepared from other data"):
+        prepare(datasets, tmp_path / "store1", clusters=30)
+    with pytest.raises(Event2VecError, match="at least 2"):
+        prepare(datasets, tmp_path / "other", clusters=1)
