@@ -32,7 +32,7 @@ SPARE_SHARE, SPARE_COUNT = 0.5, 32  # centres drawn beyond those that are kept: 
 FEW = 16  # spare centres that may all go in one round
 FINE = 2  # last iterations, which see every event
 GROUPED = 20  # groups of events for each cluster, at least, in the iterations before
-LARGEST_GROUP = 6
+SMALL_GROUP, LARGEST_GROUP = 3, 16  # above the first, twice as many groups are kept: they blur more
 BLOCK = 1 << 17  # distances of the CPU engine at a time, which stay in a core's cache
 THREADED = 1 << 20  # distances from which on it uses two threads or more
 DISTANCES = 1 << 24  # of the torch engine at a time
@@ -185,7 +185,7 @@ def _cluster(
     With many events to a cluster, seeding and the first iterations see groups of neighbours as one heavy point.
     """
     whole = engine(points, weights)
-    size = min(len(points) // (GROUPED * share), LARGEST_GROUP) if points.device.type == "cpu" else 1
+    size = _group_size(len(points) // (GROUPED * share)) if engine is BlockCloud else 1
     coarse = whole if size < 2 else engine(*_group(points, weights, size))
     fine = 0 if size < 2 else min(FINE, settings.iterations)
     centres = _prune(coarse, _seed(coarse, share + int(SPARE_SHARE * share) + SPARE_COUNT, settings), share)
@@ -234,13 +234,15 @@ def _prune(cloud: Cloud, centres: Float[Tensor, "many 3"], share: int) -> Float[
 
 def _cheapest(centres: Tensor, cost: Tensor, spare: int) -> Bool[Tensor, " many"]:
     """Half of the spare centres, but no two neighbours: each was cheap because of the other."""
+    cheap = cost.argsort(stable=True)[: max((spare + 1) // 2, min(spare, FEW))]
     dropped = torch.zeros(len(centres), dtype=torch.bool, device=centres.device)
-    dropped[cost.argsort(stable=True)[: max((spare + 1) // 2, min(spare, FEW))]] = True
-    ways = torch.cdist(centres.float(), centres.float()).fill_diagonal_(torch.inf)
-    neighbour = ways.argmin(1)
-    first = torch.arange(len(centres), device=centres.device) > neighbour  # of two that cost the same
-    cheaper = (cost[neighbour] < cost) | ((cost[neighbour] == cost) & first)
-    return dropped & ~(dropped[neighbour] & cheaper)
+    dropped[cheap] = True
+    ways = torch.cdist(centres[cheap].float(), centres.float())
+    neighbour = ways.scatter_(1, cheap[:, None], torch.inf).argmin(1)
+    # Of two that cost the same, the one that stands first goes.
+    cheaper = (cost[neighbour] < cost[cheap]) | ((cost[neighbour] == cost[cheap]) & (neighbour < cheap))
+    dropped[cheap[dropped[neighbour] & cheaper]] = False
+    return dropped
 
 
 def _lloyd(
@@ -359,6 +361,10 @@ def _distances(points: Tensor, centres: Tensor) -> Iterator[Tensor]:
     mode = "donot_use_mm_for_euclid_dist"
     for part in torch.split(points, max(DISTANCES // len(centres), 1)):
         yield torch.cdist(part, centres, compute_mode=mode)
+
+
+def _group_size(possible: int) -> int:
+    return min(possible, max(possible // 2, SMALL_GROUP), LARGEST_GROUP)
 
 
 def _group(points: Tensor, weights: Tensor, size: int) -> tuple[Float[Tensor, "groups 3"], Float[Tensor, " groups"]]:
