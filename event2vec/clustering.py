@@ -31,8 +31,7 @@ SEED = 0  # without a generator the same recording always gives the same cluster
 SPARE_SHARE, SPARE_COUNT = 0.5, 32  # centres drawn beyond those that are kept: so many for each, and so many in all
 FEW = 16  # spare centres that may all go in one round
 FINE = 2  # last iterations, which see every event
-GROUPED = 20  # groups of events for each cluster, at least, in the iterations before
-SMALL_GROUP, LARGEST_GROUP = 3, 16  # above the first, twice as many groups are kept: they blur more
+LARGEST_GROUP = 16  # neighbouring events that count as one in the iterations before
 BLOCK = 1 << 17  # distances of the CPU engine at a time, which stay in a core's cache
 THREADED = 1 << 20  # distances from which on it uses two threads or more
 DISTANCES = 1 << 24  # of the torch engine at a time
@@ -108,16 +107,16 @@ def from_unit_cube(events: Events, centres: Tensor, counts: Tensor, polarity: Te
 def draw_distinct(weights: Tensor, count: int, generator: torch.Generator) -> Int64[Tensor, " drawn"]:
     """Positions drawn one after the other in proportion to their weights, none twice; fewer where too few weigh at all.
 
-    Drawing again until enough differ is drawing without replacement: what was drawn already is passed over.
+    A handful is drawn at a time and repeats are passed over, which is drawing without replacement.
     """
-    edges = weights.cumsum(0)
-    total = edges[-1]
     count = min(count, int(torch.count_nonzero(weights)))
     drawn = torch.empty(0, dtype=torch.int64, device=weights.device)
     while len(drawn) < count:
-        fresh = torch.rand(2 * count, generator=generator, dtype=weights.dtype, device=weights.device) * total
-        drawn = torch.cat([drawn, torch.searchsorted(edges, fresh, right=True).clamp(max=len(weights) - 1)])
-        drawn = _first_of_each(drawn)
+        left = weights.index_fill(0, drawn, 0)  # else one that outweighs all others would come for ever
+        edges = left.cumsum(0)
+        fresh = torch.rand(2 * count, generator=generator, dtype=weights.dtype, device=weights.device) * edges[-1]
+        places = torch.searchsorted(edges, fresh, right=True).clamp(max=len(weights) - 1)
+        drawn = torch.cat([drawn, _first_of_each(places[left[places] > 0])])
     return drawn[:count]
 
 
@@ -185,7 +184,7 @@ def _cluster(
     With many events to a cluster, seeding and the first iterations see groups of neighbours as one heavy point.
     """
     whole = engine(points, weights)
-    size = _group_size(len(points) // (GROUPED * share)) if engine is BlockCloud else 1
+    size = group_size(len(points) // share) if engine is BlockCloud else 1
     coarse = whole if size < 2 else engine(*_group(points, weights, size))
     fine = 0 if size < 2 else min(FINE, settings.iterations)
     centres = _prune(coarse, _seed(coarse, share + int(SPARE_SHARE * share) + SPARE_COUNT, settings), share)
@@ -363,8 +362,11 @@ def _distances(points: Tensor, centres: Tensor) -> Iterator[Tensor]:
         yield torch.cdist(part, centres, compute_mode=mode)
 
 
-def _group_size(possible: int) -> int:
-    return min(possible, max(possible // 2, SMALL_GROUP), LARGEST_GROUP)
+def group_size(events_per_cluster: int) -> int:
+    """Events that may count as one before the last iterations: as many as cost about a hundredth of the inertia."""
+    if events_per_cluster < 20:
+        return 1
+    return min(max(events_per_cluster // 40, 2 if events_per_cluster < 60 else 3), LARGEST_GROUP)
 
 
 def _group(points: Tensor, weights: Tensor, size: int) -> tuple[Float[Tensor, "groups 3"], Float[Tensor, " groups"]]:

@@ -107,6 +107,11 @@ def test_drawing_is_by_weight_and_never_twice():
     assert abs(np.mean([second == 1 for second in after]) - 1 / 3) < 0.05
 
 
+def test_drawing_ends_where_one_outweighs_all_others():
+    weights = torch.tensor([1e-300, 1.0, 1e-200, 0.0], dtype=torch.float64)
+    assert draw_distinct(weights, 3, seeded()).tolist() == [1, 2, 0]
+
+
 def obvious(points, weights, share, iterations, tolerance, generator):
     """Alg. 1 with the pruning of spare seeds, one step at a time and all distances written out."""
 
@@ -158,7 +163,7 @@ def obvious(points, weights, share, iterations, tolerance, generator):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("count", "clusters", "iterations"), [(200, 8, 1), (300, 25, 6), (500, 60, 20)])
 def test_an_obvious_version_gives_the_same_clusters(engine, count, clusters, iterations, make_events, monkeypatch):
-    monkeypatch.setattr(module, "GROUPED", 10**6)  # the obvious version knows no groups
+    monkeypatch.setattr(module, "group_size", lambda _: 1)  # the obvious version knows no groups
     events = make_events(count)
     # Between pixels and of different weights, so that no two distances or costs are the same.
     chance = torch.rand(3, count, generator=seeded(1)) * 0.9
@@ -233,7 +238,7 @@ def test_both_engines_and_scikit_learn_reach_the_same_inertia(clusters):
 def test_groups_of_neighbours_cost_little(monkeypatch):
     events = digit()
     grouped = inertia(events, cluster_events(events, 16))
-    monkeypatch.setattr(module, "GROUPED", 10**6)
+    monkeypatch.setattr(module, "group_size", lambda _: 1)
     assert grouped < 1.05 * inertia(events, cluster_events(events, 16))
 
 
