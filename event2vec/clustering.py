@@ -6,10 +6,13 @@ Each polarity on its own: seed with centres drawn in batches by squared distance
                 loss costs least are dropped. Batches alone end 4 to 30 % above scikit-learn's inertia.
     iteration   assign each event to its nearest centre, move each centre to the mean of its events
 
+On a CPU, where a cluster has many events, groups of neighbours count as one heavy point in all but the last iterations.
 The steps are written once. What they ask of a cloud of points (which centre is nearest, where is the middle) has two
 engines: `BlockCloud` for a CPU, `TorchCloud` for an accelerator.
 """
 
+import operator
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +38,7 @@ LARGEST_GROUP = 16  # neighbouring events that count as one in the iterations be
 BLOCK = 1 << 17  # distances of the CPU engine at a time, which stay in a core's cache
 THREADED = 1 << 20  # distances from which on it uses two threads or more
 DISTANCES = 1 << 24  # of the torch engine at a time
+EXACT = "donot_use_mm_for_euclid_dist"  # a product of matrices subtracts large numbers to get small ones
 SPREAD = np.array([sum((number >> bit & 1) << 3 * bit for bit in range(10)) for number in range(1024)], np.uint32)
 
 
@@ -50,21 +54,23 @@ def cluster_events(
     """At most `clusters` events that stand for all (Alg. 1); `rho` counts how many each of them stands for.
 
     `tolerance` is the largest step of a centre, in the unit cube, below which the iteration ends. A cluster that
-    loses all its events is dropped, so every rho is at least 1 and their sum is the number of events. A recording
-    that is short enough already comes back unchanged.
+    loses all its events is dropped, not seeded anew: that happens where events lie on top of each other, and a new
+    seed would only halve one of its neighbours. So every rho is at least 1, and their sum is that of the rho given,
+    the number of raw events. A recording that is short enough already comes back unchanged. On a CPU the same
+    recording and generator give the same clusters to the bit.
     """
     _check_settings(clusters, batch, iterations)
     if len(events) <= clusters:
         return events
     if generator is None:
-        generator = torch.Generator(events.t.device).manual_seed(SEED)
+        generator = torch.Generator().manual_seed(SEED)
     cloud = BlockCloud if events.t.device.type == "cpu" else TorchCloud
     return cluster_with(cloud, events, clusters, Settings(batch, iterations, tolerance, generator))
 
 
 def cluster_batch(recordings: Sequence[Events], clusters: int, **settings: Any) -> list[Events]:
     """`cluster_events` of each recording, spread over the cores; the settings are the same, without a generator."""
-    if "generator" in settings:
+    if settings.get("generator") is not None:
         raise ValueError("recordings are clustered at the same time and cannot share a generator")
     with ThreadPoolExecutor(cpu_count() or 1) as pool:
         return list(pool.map(lambda events: cluster_events(events, clusters, **settings), recordings))
@@ -81,13 +87,13 @@ def share_clusters(falling: int, rising: int, clusters: int) -> tuple[int, int]:
 
 def _check_settings(clusters: int, batch: int, iterations: int) -> None:
     for name, value in (("clusters", clusters), ("batch", batch), ("iterations", iterations)):
-        if value < 1:
+        if operator.index(value) < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def to_unit_cube(events: Events) -> Float[Tensor, "n 3"]:
     """x, y and t from 0 to 1 (Alg. 1, lines 2 and 3); a side of one pixel and an instant stay at 0."""
-    dtype = torch.float64 if events.t.device.type == "cpu" else torch.float32  # not every accelerator has float64
+    dtype = torch.float32 if events.t.device.type == "mps" else torch.float64  # the one accelerator without it
     width, height = max(events.sensor.width - 1, 1), max(events.sensor.height - 1, 1)
     t = (events.t - events.t[:1]).to(dtype) / max(events.duration, 1)
     return torch.stack([events.x.to(dtype) / width, events.y.to(dtype) / height, t], dim=1)
@@ -97,7 +103,7 @@ def from_unit_cube(events: Events, centres: Tensor, counts: Tensor, polarity: Te
     """Centres back to pixels and microseconds, in time order; one that holds nothing is dropped."""
     kept = counts > 0
     centres, counts, polarity = centres[kept].clamp(0, 1), counts[kept], polarity[kept]
-    t = events.t[0] + (centres[:, 2].double().cpu() * events.duration).round().long().to(events.t.device)
+    t = events.t[0] + (centres[:, 2].cpu().double() * events.duration).round().long().to(events.t.device)
     order = torch.argsort(t, stable=True)
     x, y = centres[:, 0] * (events.sensor.width - 1), centres[:, 1] * (events.sensor.height - 1)
     columns = (x.float()[order], y.float()[order], t[order], polarity[order], counts.float()[order])
@@ -109,12 +115,14 @@ def draw_distinct(weights: Tensor, count: int, generator: torch.Generator) -> In
 
     A handful is drawn at a time and repeats are passed over, which is drawing without replacement.
     """
+    weights = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)  # their sum could be too large
     count = min(count, int(torch.count_nonzero(weights)))
     drawn = torch.empty(0, dtype=torch.int64, device=weights.device)
     while len(drawn) < count:
         left = weights.index_fill(0, drawn, 0)  # else one that outweighs all others would come for ever
         edges = left.cumsum(0)
-        fresh = torch.rand(2 * count, generator=generator, dtype=weights.dtype, device=weights.device) * edges[-1]
+        fresh = torch.rand(2 * count, generator=generator, dtype=weights.dtype, device=generator.device)
+        fresh = fresh.to(weights.device) * edges[-1]
         places = torch.searchsorted(edges, fresh, right=True).clamp(max=len(weights) - 1)
         drawn = torch.cat([drawn, _first_of_each(places[left[places] > 0])])
     return drawn[:count]
@@ -236,7 +244,7 @@ def _cheapest(centres: Tensor, cost: Tensor, spare: int) -> Bool[Tensor, " many"
     cheap = cost.argsort(stable=True)[: max((spare + 1) // 2, min(spare, FEW))]
     dropped = torch.zeros(len(centres), dtype=torch.bool, device=centres.device)
     dropped[cheap] = True
-    ways = torch.cdist(centres[cheap].float(), centres.float())
+    ways = torch.cdist(centres[cheap], centres, compute_mode=EXACT)
     neighbour = ways.scatter_(1, cheap[:, None], torch.inf).argmin(1)
     # Of two that cost the same, the one that stands first goes.
     cheaper = (cost[neighbour] < cost[cheap]) | ((cost[neighbour] == cost[cheap]) & (neighbour < cheap))
@@ -267,8 +275,10 @@ class BlockCloud(Cloud):
 
     def __init__(self, points: Float[Tensor, "n 3"], weights: Float[Tensor, " n"]) -> None:
         super().__init__(points, weights)
+        # Counted from the middle of most points: 24 bits are few for what lies close together far from 0.
+        self._origin = points[:: max(len(points) // 1000, 1)].median(0).values
         ones = torch.ones(len(points), 1, dtype=points.dtype)
-        self._rows = torch.cat([points, ones], dim=1).float().numpy()
+        self._rows = torch.cat([points - self._origin, ones], dim=1).float().numpy()
         self._weighted = [(weights * column).numpy() for column in points.T]
 
     def nearest(self, centres: Float[Tensor, "k 3"]) -> Int64[Tensor, " n"]:
@@ -277,7 +287,7 @@ class BlockCloud(Cloud):
         def search(distances: NDArray[np.float32], rows: slice) -> None:
             distances.argmin(1, out=found[rows])
 
-        _in_blocks(self._rows, centres, search)
+        _in_blocks(self._rows, centres - self._origin, search)
         return torch.from_numpy(found)
 
     def two_nearest(
@@ -293,7 +303,7 @@ class BlockCloud(Cloud):
                 lowest[rows, rank] = distances[here, found[rows, rank]]
                 distances[here, found[rows, 0]] = np.inf
 
-        _in_blocks(points, centres, search)
+        _in_blocks(points, centres - self._origin, search)
         lowest += np.einsum("ij,ij->i", points[:, :3], points[:, :3])[:, None]
         return torch.from_numpy(found), torch.from_numpy(lowest.clip(0))
 
@@ -334,6 +344,10 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cpu_count() or 1)
 
 
+if hasattr(os, "register_at_fork"):  # a forked process has none of its parent's threads and would wait for them
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
 class TorchCloud(Cloud):
     """For an accelerator: all distances, some rows at a time."""
 
@@ -356,10 +370,8 @@ class TorchCloud(Cloud):
 
 
 def _distances(points: Tensor, centres: Tensor) -> Iterator[Tensor]:
-    # Not by the product of matrices, which subtracts large numbers to get small ones.
-    mode = "donot_use_mm_for_euclid_dist"
     for part in torch.split(points, max(DISTANCES // len(centres), 1)):
-        yield torch.cdist(part, centres, compute_mode=mode)
+        yield torch.cdist(part, centres, compute_mode=EXACT)
 
 
 def group_size(events_per_cluster: int) -> int:

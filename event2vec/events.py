@@ -165,6 +165,8 @@ def arrange_events(x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any =
         order = torch.argsort(t, stable=True)
         x, y, t, p, rho = (column[order] for column in (x, y, t, p, rho))
         since = _from_zero(t)
+    if len(since) and int(since[-1]) >= 2**62:
+        raise ValueError(f"timestamps span {int(since[-1])} microseconds, more than any recording can")
     return Events(x, y, since, p, rho, sensor), out_of_order
 
 
@@ -200,8 +202,9 @@ def _rising(p: Tensor) -> Bool[Tensor, " n"]:
 
 
 def _counts(rho: Tensor) -> Float[Tensor, " n"]:
-    if len(rho) and not bool((rho >= 1).all()):  # NaN fails too
-        raise ValueError(f"rho counts raw events and must be at least 1, got {float(rho.min())}")
+    strange = rho[~((rho >= 1) & (rho < 2**53))]  # NaN is in neither
+    if len(strange):
+        raise ValueError(f"rho counts raw events and must be at least 1, got {float(strange[0])}")
     return rho.to(torch.float32)
 
 

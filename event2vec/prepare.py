@@ -107,7 +107,9 @@ def _finished(folder: Path, plan: str) -> Report:
     """What is there already, when it is what was asked for."""
     store = EventStore.open(folder)
     if store.facts.get("plan") != plan:
-        raise FileError(folder, "exists already and was prepared from other data. Remove it or choose another --out")
+        raise FileError(
+            folder, "exists already, from other data or with other options. Remove it or choose another --out"
+        )
     rejected, warnings = ([Note(*note) for note in store.facts[kind]] for kind in ("rejected", "warnings"))
     return Report(store, tuple(rejected), tuple(warnings))
 

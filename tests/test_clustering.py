@@ -1,5 +1,7 @@
 """Alg. 1: every event counts once, both engines agree, and an obvious version gives the same centres."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -235,6 +237,50 @@ def test_both_engines_and_scikit_learn_reach_the_same_inertia(clusters):
     assert scores["torch"] < 1.03 * scores["sklearn"]
 
 
+def test_a_stray_time_does_not_blur_what_lies_close_together():
+    """All but one of the events in the last 2 ms of a minute, on a few pixels of a large sensor."""
+    random = np.random.default_rng(0)
+    t = np.concatenate([[0], 60_000_000 - random.integers(0, 2000, 1999)])
+    x, y = random.integers(300, 303, 2000), random.integers(200, 203, 2000)
+    events = Events.from_arrays(x, y, t, random.integers(0, 2, 2000), sensor=Sensor(346, 260))
+    block, precise = (cluster(engine, events, 256) for engine in ENGINES)
+    assert len(block) > 250
+    assert inertia(events, block) < 2 * inertia(events, precise)
+
+
+FORKED = """
+import os, signal, torch
+import event2vec.clustering as module
+from event2vec import cluster_events, open_dataset
+module.THREADED, module.cpu_count = 1, lambda: 2
+torch.set_num_threads(1)  # as a data loader does in its workers: OpenMP's own threads do not survive a fork
+events = open_dataset("digits", None, "test")[0][0]
+here = cluster_events(events, 32)
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    os._exit(0 if torch.equal(cluster_events(events, 32).x, here.x) else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_process_can_cluster_too():
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)
+
+
+def test_the_torch_engine_is_as_good_in_float32():
+    events = digit()
+    points, weights = module.to_unit_cube(events).float(), events.rho.clone()
+    mine = events.p
+    settings = Settings(64, 20, 1e-4, seeded())
+    scores = []
+    for kind in (torch.float32, torch.float64):
+        centres, counts = module._cluster(TorchCloud, points[mine].to(kind), weights[mine].to(kind), 64, settings)
+        assert counts.sum() == mine.sum()
+        scores.append(float(torch.cdist(points[mine].double(), centres.double()).min(1).values.square().sum()))
+    assert 0.95 < scores[0] / scores[1] < 1.05
+
+
 def test_groups_of_neighbours_cost_little(monkeypatch):
     events = digit()
     grouped = inertia(events, cluster_events(events, 16))
@@ -278,7 +324,7 @@ def test_a_clustered_store_holds_the_clusters_whatever_the_number_of_workers(tmp
     assert store.lengths.max() <= 20
     for name in ("x.bin", "t.bin", "rho.bin", "store.json"):
         assert (tmp_path / "store1" / name).read_bytes() == (tmp_path / "store2" / name).read_bytes()
-    with pytest.raises(Event2VecError, match="prepared from other data"):
+    with pytest.raises(Event2VecError, match="with other options"):
         prepare(datasets, tmp_path / "store1", clusters=30)
     with pytest.raises(Event2VecError, match="at least 2"):
         prepare(datasets, tmp_path / "other", clusters=1)

@@ -57,6 +57,8 @@ def test_polarity_is_true_for_rising_in_each_convention(p):
         ({"p": [0, 1, -1]}, "both 0 and -1"),
         ({"p": [0, 1, float("nan")]}, "got nan"),
         ({"rho": [1, 1, 0.5]}, "at least 1, got 0.5"),
+        ({"rho": [1, 1, float("inf")]}, "at least 1, got inf"),
+        ({"t": [0, 1, 2**63 - 2]}, "more than any recording"),
         ({"x": [[1, 2, 3]]}, "flat"),
     ],
 )

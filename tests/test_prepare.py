@@ -167,7 +167,7 @@ def test_a_finished_store_is_opened_and_another_one_not_overwritten(root, tmp_pa
     first = prepare(both(root), tmp_path / "store")
     assert prepare(both(root), tmp_path / "store").store.sources == first.store.sources
     write_events(root / "left" / "new.npz", make_events(5))
-    with pytest.raises(Event2VecError, match="exists already and was prepared from other data"):
+    with pytest.raises(Event2VecError, match="exists already, from other data"):
         prepare(both(root), tmp_path / "store")
 
 

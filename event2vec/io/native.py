@@ -44,7 +44,7 @@ def read_aedat4(path: Path) -> Decoded:
             raise
     # eventcv gives up on a file that is cut inside the table behind its packets, though no event is missing.
     with _copy(path, ".aedat4", end) as whole:
-        return _decode(whole, ".aedat4", sensor, cut_short(size - end, "table"))
+        return _decode(path, ".aedat4", sensor, cut_short(size - end, "table"), whole)
 
 
 def _aedat4_sensor(header: bytes) -> Sensor | None:
@@ -100,17 +100,20 @@ def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: in
     # eventcv takes a record that begins with % for one more line of the header. A record of the type "others",
     # which says nothing, keeps the two apart.
     with _copy(path, suffix, header.length + before + body, header.length, b"\0" * (width - 1) + b"\xe0") as marked:
-        return _decode(marked, suffix, header.sensor, warnings)
+        return _decode(path, suffix, header.sensor, warnings, marked)
 
 
 def _sensor_of(sides: list[int]) -> Sensor | None:
     return Sensor(*sides) if len(sides) == 2 and all(1 <= side <= LARGEST_SIDE for side in sides) else None
 
 
-def _decode(path: Path, suffix: str, sensor: Sensor | None, warnings: tuple[str, ...]) -> Decoded:
+def _decode(
+    path: Path, suffix: str, sensor: Sensor | None, warnings: tuple[str, ...], instead: Path | None = None
+) -> Decoded:
+    """What eventcv finds in the file, or in a copy that stands in for it."""
     import eventcv
 
-    with _named(path, suffix) as name, _panics(path, f"cannot be decoded as {suffix[1:].upper()}"):
+    with _named(instead or path, suffix) as name, _panics(path, f"cannot be decoded as {suffix[1:].upper()}"):
         table = eventcv.load(str(name), time_unit="us", sensor_size=EVERY_PIXEL).numpy()
     # Rows of x, y, t, p as 64-bit numbers.
     rows = torch.from_numpy(table.view(np.int64))
