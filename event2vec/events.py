@@ -37,6 +37,11 @@ class Sensor:
             raise ValueError(f"a sensor is written WIDTHxHEIGHT, such as 346x260, got {text!r}")
         return cls(int(width), int(height))
 
+    @classmethod
+    def or_none(cls, width: int, height: int) -> "Sensor | None":
+        """The sensor that a file names; None where no sensor has these sides."""
+        return cls(width, height) if 1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE else None
+
     @property
     def centre(self) -> tuple[float, float]:
         """The point that turning and resizing leave in place, as (x, y)."""
@@ -74,6 +79,11 @@ class Events:
     def duration(self) -> int:
         """Microseconds from the first event to the last."""
         return int(self.t[-1] - self.t[0]) if len(self) else 0
+
+    @property
+    def on_pixels(self) -> bool:
+        """Whether all coordinates are whole numbers; cluster centres lie between pixels."""
+        return bool((self.x == self.x.round()).all() and (self.y == self.y.round()).all())
 
     def select(self, rows: Tensor | slice) -> "Events":
         """Keep these rows, in the order given; times stay as they are."""

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from event2vec import Event2VecError, Event2VecWarning, Events, Sensor, read_events, write_events
+from event2vec.benchmark.measure import highest_bytes
 from event2vec.io import read_recording
 
 
@@ -229,20 +230,13 @@ def forget_highest_memory() -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def highest_memory() -> int:
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return 0
-    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) << 10
-
-
 @pytest.mark.parametrize("name", encoders.FILES)
 @pytest.mark.filterwarnings("ignore::event2vec.Event2VecWarning")
 def test_damage_gives_events_or_one_error(name, tmp_path):
     path = encoders.write(name, tmp_path)
     data = path.read_bytes()
     forget_highest_memory()
-    before = highest_memory()
+    before = highest_bytes()
 
     @settings(max_examples=150, deadline=2000, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(EDIT, min_size=1, max_size=4))
@@ -254,7 +248,7 @@ def test_damage_gives_events_or_one_error(name, tmp_path):
             assert len(events) <= 100 * len(data)
 
     read_damaged()
-    assert highest_memory() - before < 200 << 20, "a damaged file of a few kilobytes must not take much memory"
+    assert highest_bytes() - before < 200 << 20, "a damaged file of a few kilobytes must not take much memory"
 
 
 def test_a_pickle_is_never_loaded(tmp_path):

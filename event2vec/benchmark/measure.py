@@ -34,14 +34,14 @@ def peak_bytes(work: Callable[..., Any], warm_up: tuple[Any, ...], *arguments: A
 
 def _grow(work: Callable[..., Any], warm_up: tuple[Any, ...], arguments: tuple[Any, ...]) -> int:
     work(*warm_up)
-    before = _highest()
+    before = highest_bytes()
     result = work(*arguments)
-    grown = _highest() - before
+    grown = highest_bytes() - before
     del result
     return grown
 
 
-def _highest() -> int:
+def highest_bytes() -> int:
     """The most memory that this process has held, in bytes."""
     status = Path("/proc/self/status")
     if status.exists():  # Linux starts ru_maxrss at what the parent process held

@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     except Event2VecError as error:
         print(f"event2vec: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:  # a folder that cannot be written, a full disk
-        if isinstance(error, BrokenPipeError):  # the reader of our output, such as `head`, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
         print(f"event2vec: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -158,8 +158,7 @@ def write_events(path: str | Path, events: Events) -> None:
 
 def _check_plain(path: Path, events: Events) -> None:
     """Refuse what the format would change: fractions, counts, empty recordings, numbers too large for it."""
-    whole = bool((events.x == events.x.round()).all() and (events.y == events.y.round()).all())
-    if not whole or bool((events.rho != 1).any()):
+    if not events.on_pixels or bool((events.rho != 1).any()):
         raise FileError(path, "cannot hold cluster centres or their counts. Write them as .npz")
     suffix = path.suffix.lower()
     if len(events) == 0 and suffix in (".aedat4", ".raw", ".dat"):

@@ -70,9 +70,12 @@ def read_aedat2(path: Path) -> Decoded:
     return Decoded(x, y, t, p, sensor, None, warnings, period=1 << 32)
 
 
+def _named_sensor(text: str) -> Sensor | None:
+    return next((sensor for name, sensor in CHIPS.items() if name in text.lower()), None)
+
+
 def _aedat2_sensor(path: Path, chip: str, address: NDArray[np.uint32]) -> Sensor:
-    sensor = next((sensor for name, sensor in CHIPS.items() if name in chip.lower()), None)
-    if sensor:
+    if sensor := _named_sensor(chip):
         return sensor
     # Some data sets (CIFAR10-DVS) do not name the chip: 16 bits are enough for a DVS128, and a DAVIS uses all 32.
     if not chip and bool((address < 1 << 16).all()):
@@ -132,7 +135,7 @@ def _aedat31_header(path: Path, data: NDArray[np.uint8]) -> tuple[int, Sensor | 
     coding = re.search(r"^#Format:\s*(\S+)", text, re.MULTILINE)
     if coding and coding[1] != "RAW":
         raise FileError(path, f"is AEDAT 3 in the format {coding[1]}, expected RAW. Export it without compression")
-    return end.end(), next((sensor for name, sensor in CHIPS.items() if name in text.lower()), None)
+    return end.end(), _named_sensor(text)
 
 
 def _polarity_packets(path: Path, data: NDArray[np.uint8], start: int) -> tuple[list[tuple[int, int, int]], int]:

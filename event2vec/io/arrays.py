@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.events import Events, Sensor
 from event2vec.io.recording import Decoded
 from event2vec.io.units import to_microseconds
 
@@ -55,9 +55,9 @@ def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
 def _sensor(sides: Any) -> Sensor | None:
     """Width and height as we write them; another program's field of that name may hold anything."""
     sides = np.asarray(sides)
-    if sides.shape != (2,) or sides.dtype.kind not in "iu" or not all(1 <= side <= LARGEST_SIDE for side in sides):
+    if sides.shape != (2,) or sides.dtype.kind not in "iu":
         return None
-    return Sensor(int(sides[0]), int(sides[1]))
+    return Sensor.or_none(int(sides[0]), int(sides[1]))
 
 
 def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
@@ -136,8 +136,7 @@ def read_mat(path: Path, time_unit: str | None = None) -> Decoded:
 
 def write_npz(path: Path, events: Events) -> None:
     """Exact, with rho and sensor."""
-    whole = bool((events.x == events.x.round()).all() and (events.y == events.y.round()).all())
-    coordinate = np.uint16 if whole else np.float32
+    coordinate = np.uint16 if events.on_pixels else np.float32
     with path.open("wb") as file:  # given a name, numpy adds a suffix of its own to A.NPZ
         np.savez_compressed(
             file,

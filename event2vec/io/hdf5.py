@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from event2vec.errors import FileError, MissingExtra
-from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.events import Events, Sensor
 from event2vec.io.arrays import NAMES, columns_to_decoded
 from event2vec.io.recording import Decoded
 
@@ -125,7 +125,7 @@ def _sensor(node: Any) -> Sensor | None:
         width, height = (int(side) for side in size.split("x"))
     else:
         return None
-    return Sensor(width, height) if 0 < width <= LARGEST_SIDE and 0 < height <= LARGEST_SIDE else None
+    return Sensor.or_none(width, height)
 
 
 def _geometry(node: Any) -> str:

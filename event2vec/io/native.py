@@ -51,7 +51,7 @@ def _aedat4_sensor(header: bytes) -> Sensor | None:
     """The size of the first event stream in DV's description of its outputs."""
     stream = header.partition(b">EVTS<")[2].partition(b'key="typeIdentifier"')[0]
     sides = [re.search(rb'key="%s"[^>]*>(\d{1,5})<' % key, stream) for key in (b"sizeX", b"sizeY")]
-    return _sensor_of([int(side[1]) for side in sides if side])
+    return Sensor.or_none(*(int(side[1]) if side else 0 for side in sides))
 
 
 def _end_of_packets(data: mmap.mmap, position: int) -> tuple[int, bool]:
@@ -89,8 +89,7 @@ def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: in
     header = read_header(path)
     body = path.stat().st_size - header.length - before
     if body < width:  # eventcv takes a file without records for a broken one
-        nothing = np.empty(0, np.int64)
-        return Decoded(nothing, nothing, nothing, nothing, header.sensor, None, cut_short(max(body, 0), record))
+        return Decoded.empty(header.sensor, cut_short(max(body, 0), record))
     warnings = cut_short(body % width, record)
     with path.open("rb") as file:
         file.seek(header.length)
@@ -101,10 +100,6 @@ def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: in
     # which says nothing, keeps the two apart.
     with _copy(path, suffix, header.length + before + body, header.length, b"\0" * (width - 1) + b"\xe0") as marked:
         return _decode(path, suffix, header.sensor, warnings, marked)
-
-
-def _sensor_of(sides: list[int]) -> Sensor | None:
-    return Sensor(*sides) if len(sides) == 2 and all(1 <= side <= LARGEST_SIDE for side in sides) else None
 
 
 def _decode(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import LARGEST_SIDE, Sensor
+from event2vec.events import Sensor
 from event2vec.io.headers import is_text
 from event2vec.io.recording import Decoded, cut_short, unwrap
 
@@ -68,8 +68,7 @@ def _encoding(fields: dict[str, str]) -> str:
 def _sensor(fields: dict[str, str], options: dict[str, str]) -> Sensor | None:
     width, height = options.get("width", fields.get("width", "")), options.get("height", fields.get("height", ""))
     if size := re.fullmatch(r"(\d{1,5})\s*x\s*(\d{1,5})", fields.get("geometry", f"{width}x{height}")):
-        sides = [int(side) for side in size.groups()]
-        return Sensor(*sides) if all(1 <= side <= LARGEST_SIDE for side in sides) else None
+        return Sensor.or_none(*(int(side) for side in size.groups()))
     names = " ".join(fields.get(key, "").lower() for key in ("plugin_name", "sensor_name"))
     return next((sensor for name, sensor in GENERATIONS if name in names), None)
 

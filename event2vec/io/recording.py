@@ -25,6 +25,12 @@ class Decoded:
     clock: int = 0
     period: int = 0  # microseconds after which the camera's clock starts again; 0: never
 
+    @classmethod
+    def empty(cls, sensor: Sensor | None, warnings: tuple[str, ...] = ()) -> "Decoded":
+        """A file that is in order and holds no events."""
+        nothing = np.empty(0, np.int64)
+        return cls(nothing, nothing, nothing, nothing, sensor, None, warnings)
+
 
 @dataclass(frozen=True)
 class Recording:

@@ -31,8 +31,7 @@ def read_text(path: Path, columns: str | None = None, time_unit: str | None = No
     """Columns from a header line, else t x y p; seconds where a t has a decimal point, else microseconds."""
     head = _read_head(path, columns)
     if not head.first:
-        nothing = np.empty(0, np.int64)
-        return Decoded(nothing, nothing, nothing, nothing, head.sensor)
+        return Decoded.empty(head.sensor)
     order = _order(path, columns, head)
     (x, y, t, p), ignored = _table(path, head, order)
     fractional = "." in _words(head.first)[order["t"]] or not np.array_equal(t, np.round(t))
