@@ -91,11 +91,15 @@ def _check_settings(clusters: int, batch: int, iterations: int) -> None:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def to_unit_cube(events: Events) -> Float[Tensor, "n 3"]:
-    """x, y and t from 0 to 1 (Alg. 1, lines 2 and 3); a side of one pixel and an instant stay at 0."""
+def to_unit_cube(events: Events, cube: Events | None = None) -> Float[Tensor, "n 3"]:
+    """x, y and t from 0 to 1 (Alg. 1, lines 2 and 3); a side of one pixel and an instant stay at 0.
+
+    Cluster centres are measured in the `cube` of the recording that they stand for.
+    """
+    whole = events if cube is None else cube
     dtype = torch.float32 if events.t.device.type == "mps" else torch.float64  # the one accelerator without it
     width, height = max(events.sensor.width - 1, 1), max(events.sensor.height - 1, 1)
-    t = (events.t - events.t[:1]).to(dtype) / max(events.duration, 1)
+    t = (events.t - whole.t[:1]).to(dtype) / max(whole.duration, 1)
     return torch.stack([events.x.to(dtype) / width, events.y.to(dtype) / height, t], dim=1)
 
 

@@ -175,8 +175,7 @@ def arrange_events(x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any =
         order = torch.argsort(t, stable=True)
         x, y, t, p, rho = (column[order] for column in (x, y, t, p, rho))
         since = _from_zero(t)
-    if len(since) and int(since[-1]) >= 2**62:
-        raise ValueError(f"timestamps span {int(since[-1])} microseconds, more than any recording can")
+    _check_span(int(since[-1]) if len(since) else 0)
     return Events(x, y, since, p, rho, sensor), out_of_order
 
 
@@ -231,6 +230,10 @@ def _check_inside(x: Tensor, y: Tensor, sensor: Sensor) -> None:
 def _from_zero(t: Int64[Tensor, " n"]) -> Int64[Tensor, " n"]:
     if len(t) == 0:
         return t
-    if int(t[-1]) - int(t[0]) >= 2**62:  # in Python's integers: the difference of two int64 may wrap
-        raise ValueError(f"timestamps span {int(t[-1]) - int(t[0])} microseconds, more than any recording can")
+    _check_span(int(t[-1]) - int(t[0]))  # in Python's integers: the difference of two int64 may wrap
     return t - t[0]
+
+
+def _check_span(microseconds: int) -> None:
+    if microseconds >= 2**62:
+        raise ValueError(f"timestamps span {microseconds} microseconds, more than any recording can")

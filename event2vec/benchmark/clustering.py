@@ -81,10 +81,8 @@ def inertia(events: Events, centres: Events) -> float:
     """The sum of squared distances in the unit cube from each event to the nearest centre of its polarity."""
     from scipy.spatial import cKDTree
 
-    width, height = max(events.sensor.width - 1, 1), max(events.sensor.height - 1, 1)
-    t = (centres.t - events.t[0]).double() / max(events.duration, 1)
-    places = torch.stack([centres.x.double() / width, centres.y.double() / height, t], dim=1).numpy()
-    points, total = to_unit_cube(events).numpy(), 0.0
+    places, points = to_unit_cube(centres, events).numpy(), to_unit_cube(events).numpy()
+    total = 0.0
     for polarity in (False, True):
         mine, theirs = events.p.numpy() == polarity, centres.p.numpy() == polarity
         if mine.any():
