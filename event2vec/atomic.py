@@ -18,12 +18,14 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `path`, renamed to it at the end. `path` must not exist yet."""
+def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+    """Give a temporary folder beside `path`, renamed to it at the end. `path` must not exist yet, unless replaced."""
     with _beside(path) as work:
         temporary = work / path.name
         temporary.mkdir()
         yield temporary
+        if replace and path.exists():
+            os.rename(path, work / "old")  # removed with the rest
         os.rename(temporary, path)
 
 

@@ -95,6 +95,14 @@ class Events:
         part = self.select(slice(first, max(first, last)))
         return replace(part, t=_from_zero(part.t))
 
+    def on_sensor(self, sensor: Sensor) -> "Events":
+        """The same picture on another pixel grid, corners to corners; coordinates become fractions."""
+        if sensor == self.sensor:
+            return self
+        x = self.x * ((sensor.width - 1) / max(self.sensor.width - 1, 1))
+        y = self.y * ((sensor.height - 1) / max(self.sensor.height - 1, 1))
+        return replace(self, x=x.clamp(max=sensor.width - 1), y=y.clamp(max=sensor.height - 1), sensor=sensor)
+
     def to(self, device: torch.device | str) -> "Events":
         return Events(**{name: getattr(self, name).to(device) for name in COLUMNS}, sensor=self.sensor)
 

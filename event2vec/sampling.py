@@ -1,12 +1,47 @@
-"""Uniform random sampling: the paper's first way to bring a recording to L events (Sec. 3.4)."""
+"""Bring a recording to at most L events: `Sampling` says how, uniform random sampling is the first way (Sec. 3.4).
+
+The second, clustering, has a file of its own.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from event2vec.clustering import cluster_events
 from event2vec.events import Events
 
 SPARSE = 4  # below one in four, drawing numbers until enough differ beats shuffling them all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a recording of any length becomes the tokens that a network reads (Sec. 3.4)."""
+
+    method: Literal["random", "clusters"] = "random"
+    """random: a draw of the events, another one each time. clusters: centres that stand for all events (Alg. 1)."""
+    length: int = 1024
+    """Events that a network reads of each recording, L in the paper; shorter recordings stay as they are."""
+
+    def __post_init__(self) -> None:
+        if self.method not in ("random", "clusters"):
+            raise ValueError(f"sampling.method must be random or clusters, got {self.method!r}")
+        least = 2 if self.method == "clusters" else 1
+        if self.length < least:
+            raise ValueError(f"sampling.length must be at least {least}, got {self.length}")
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same recording always gives the same tokens."""
+        return self.method == "clusters"
+
+    def shorten(self, events: Events, generator: torch.Generator) -> Events:
+        """At most `length` events of a recording. Clusters need no draw and take none from the generator."""
+        if self.method == "clusters":
+            return events if len(events) <= self.length else cluster_events(events, self.length)
+        return sample_uniform(events, self.length, generator)
 
 
 def sample_uniform(events: Events, length: int, generator: torch.Generator) -> Events:

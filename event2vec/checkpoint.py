@@ -1,0 +1,227 @@
+"""Networks on disk: a folder of ours, safetensors and JSON; or a checkpoint that the authors published.
+
+A folder holds model.safetensors (weights), config.json (all else that is needed to build the network and to answer with
+it) and README.md (a model card). Nothing in it can run code.
+"""
+
+import json
+import pickle
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from event2vec.atomic import whole_folder
+from event2vec.errors import Event2VecError, FileError
+from event2vec.events import Sensor
+from event2vec.model import Classifier, MaskedEventModel, ModelConfig, build_masked_model, build_model, count_parameters
+from event2vec.sampling import Sampling
+
+WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+FORMAT = 1
+KINDS = {Classifier: "classifier", MaskedEventModel: "masked"}
+
+
+def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None:
+    """Write a network so that `load_model` builds it again. A network that is there already is replaced."""
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    if folder.exists() and not (folder / WEIGHTS).exists():
+        raise FileError(folder, "exists and holds no saved network, so it is not replaced. Name another folder.")
+    facts = _describe(model)
+    with whole_folder(folder, replace=True) as work:
+        weights = {name: weight.detach().contiguous() for name, weight in model.state_dict().items()}
+        save_file(weights, work / WEIGHTS)
+        (work / CONFIG).write_text(json.dumps(facts, indent=2) + "\n")
+        (work / CARD).write_text(_card(model, facts))
+
+
+def _describe(model: Classifier | MaskedEventModel) -> dict[str, Any]:
+    facts: dict[str, Any] = {"format": FORMAT, "kind": KINDS[type(model)], "model": asdict(model.config)}
+    if isinstance(model, Classifier):
+        facts |= {"class_names": list(model.class_names), "sampling": asdict(model.sampling)}
+    return facts
+
+
+def _card(model: Classifier | MaskedEventModel, facts: Mapping[str, Any]) -> str:
+    size = count_parameters(model)
+    lines = [
+        "# Event2Vec network",
+        "",
+        f"{size:,} parameters ({size * 4 / 2**20:.2f} MB) over events of a {model.config.sensor} camera.",
+    ]
+    if isinstance(model, Classifier):
+        lines += [
+            f"Tells {model.config.classes} classes apart: {', '.join(model.class_names)}.",
+            "",
+            "    event2vec predict <this folder> recording.aedat4",
+        ]
+    else:
+        lines += ["Pre-trained by filling in hidden events; fine-tune it with `event2vec train RECIPE --init <this folder>`."]
+    return "\n".join([*lines, "", "```json", json.dumps(facts, indent=2), "```", ""])
+
+
+def load_model(folder: str | Path) -> Classifier:
+    """The classifier of a run or of a folder that `save_model` wrote, ready to answer."""
+    model = load_any_model(folder)
+    if not isinstance(model, Classifier):
+        raise FileError(folder, "holds a pre-trained network without classes. Fine-tune it: event2vec train RECIPE --init")
+    return model
+
+
+def load_any_model(folder: str | Path) -> Classifier | MaskedEventModel:
+    """A classifier or a pre-trained network, from a run or from a folder that `save_model` wrote."""
+    folder = find_model(Path(folder))
+    facts = _read_config(folder / CONFIG)
+    try:
+        config = ModelConfig(**{**facts["model"], "sensor": Sensor(**facts["model"]["sensor"])})
+        model: Classifier | MaskedEventModel
+        if facts["kind"] == "masked":
+            model = build_masked_model(config)
+        else:
+            model = build_model(config, class_names=facts["class_names"], sampling=Sampling(**facts["sampling"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(folder / CONFIG, f"does not describe a network: {error}") from error
+    fill_weights(model, read_weights(folder / WEIGHTS), folder / WEIGHTS)
+    return model.eval()
+
+
+def find_model(folder: Path) -> Path:
+    """The folder of the network itself: the one given, or `model` in a run."""
+    for candidate in (folder, folder / "model"):
+        if (candidate / WEIGHTS).is_file():
+            return candidate
+    if not folder.exists():
+        raise FileError(folder, "does not exist, expected a run or a folder with a saved network")
+    if (folder / "recipe.yaml").is_file():
+        raise FileError(folder, f"has no network yet. Go on with its training: event2vec train --resume {folder}")
+    raise FileError(folder, f"holds no network, expected {WEIGHTS} in it or in its folder 'model'")
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileError(path, "is missing; it says how the network beside it is built") from None
+    except ValueError as error:
+        raise FileError(path, f"is not JSON: {error}") from error
+    if not isinstance(facts, dict) or facts.get("kind") not in KINDS.values():
+        raise FileError(path, f"does not describe a network: 'kind' must be one of {', '.join(KINDS.values())}")
+    if facts.get("format") != FORMAT:
+        raise FileError(path, f"has format {facts.get('format')}, this version reads {FORMAT}. Update event2vec.")
+    return facts
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise FileError(path, "does not exist") from None
+    except (SafetensorError, OSError) as error:
+        raise FileError(path, f"cannot be read as safetensors: {error}. Copy the file again.") from error
+
+
+def fill_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Put weights into a network that they fit; else say which do not."""
+    wanted = model.state_dict()
+    check_names(path, wanted.keys() - weights.keys(), weights.keys() - wanted.keys())
+    for name, weight in wanted.items():
+        if weights[name].shape != weight.shape:
+            found, expected = tuple(weights[name].shape), tuple(weight.shape)
+            raise FileError(path, f"{name} has shape {found}, the network needs {expected}. Check its sizes.")
+    model.load_state_dict(dict(weights))
+
+
+def check_names(path: Path, missing: set[str], left_over: set[str]) -> None:
+    if not (missing or left_over):
+        return
+    problems = [f"{kind} {_first(names)}" for kind, names in (("lacks", missing), ("leaves over", left_over)) if names]
+    raise FileError(path, f"does not fit the network: {' and '.join(problems)}. Check the model's settings.")
+
+
+def _first(names: set[str], count: int = 3) -> str:
+    listed = ", ".join(sorted(names)[:count])
+    return listed if len(names) <= count else f"{listed} and {len(names) - count} more"
+
+
+def import_checkpoint(path: str | Path, config: ModelConfig) -> Classifier:
+    """The network of a checkpoint that the authors published, built as `config` says.
+
+    Their networks share weights between directions and use the parametric and convolutional embeddings.
+    """
+    path = Path(path)
+    for name, needed in {"shared": True, "spatial": "parametric", "temporal": "convolution"}.items():
+        if getattr(config, name) != needed:
+            raise Event2VecError(f"the authors' checkpoints need model.{name} = {needed}, got {getattr(config, name)}")
+    if config.attention != "forgetting":
+        raise Event2VecError(f"the authors' checkpoints need model.attention = forgetting, got {config.attention}")
+    theirs = {name.removeprefix("classifier."): weight for name, weight in _read_theirs(path).items()}
+    sources = _sources(config)
+    used = {name for names in sources.values() for name in names}
+    check_names(path, used - theirs.keys(), theirs.keys() - used)
+    model = build_model(config)
+    weights = {ours: torch.cat([theirs[name] for name in names]) for ours, names in sources.items()}
+    kernels = {name: weight.squeeze(1) for name, weight in weights.items() if ".kernels." in name}
+    fill_weights(model, weights | kernels, path)
+    return model.eval()
+
+
+def _read_theirs(path: Path) -> dict[str, Tensor]:
+    if not path.exists():
+        raise FileError(path, "does not exist")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = "holds more than weights, which could run code when loaded, or is damaged; it was not loaded"
+        raise FileError(path, f"{reason}. Save its state_dict alone with torch.save.") from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise FileError(path, f"is no checkpoint that torch can read: {str(error).splitlines()[0]}") from error
+    weights = content.get("state_dict") if isinstance(content, dict) else None
+    if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
+        raise FileError(path, "has no 'state_dict' of tensors, expected a Lightning checkpoint")
+    return weights
+
+
+def _sources(config: ModelConfig) -> dict[str, tuple[str, ...]]:
+    """For each of our weights, the authors' names for what it is made of."""
+    names: dict[str, tuple[str, ...]] = {"head.linear.weight": ("heads.weight",), "head.linear.bias": ("heads.bias",)}
+    for number, (linear, linear_norm, convolution, convolution_norm) in enumerate(
+        ((0, 1, 0, 2), (3, 4, 5, 7), (6, 7, 10, 12))
+    ):
+        names[f"embed.spatial.layers.{number}.weight"] = (f"embed_net.embed.{linear}.weight",)
+        names[f"embed.temporal.kernels.{number}"] = (f"tpe.conv.{convolution}.weight",)
+        for kind in ("weight", "bias"):
+            names[f"embed.spatial.norms.{number}.{kind}"] = (f"embed_net.embed.{linear_norm}.{kind}",)
+            names[f"embed.temporal.norms.{number}.{kind}"] = (f"tpe.conv.{convolution_norm}.{kind}",)
+    for block in range(config.blocks):
+        ours = f"backbone.stages.{block}.blocks.0" if config.pooling else f"backbone.stages.0.blocks.{block}"
+        theirs = f"backbone_net.{block}.layers.0" if config.pooling else f"backbone_net.layers.{block}"
+        names |= _block_sources(ours, theirs)
+    for stage in range(config.blocks if config.pooling else 1):
+        theirs = f"backbone_net.{stage}.norm" if config.pooling else "backbone_net.norm"
+        names |= {f"backbone.stages.{stage}.norm.{kind}": (f"{theirs}.{kind}",) for kind in ("weight", "bias")}
+    return names
+
+
+def _block_sources(ours: str, theirs: str) -> dict[str, tuple[str, ...]]:
+    attention, direction = f"{theirs}.attention.attention", f"{ours}.attention.directions.0"
+    names: dict[str, tuple[str, ...]] = {
+        f"{direction}.project_all.weight": tuple(f"{attention}.{letter}_proj.weight" for letter in "qkvf"),
+        f"{direction}.forget_bias": (f"{attention}.f_proj.bias",),
+        f"{direction}.query_norm": (f"{attention}.q_norm.weight",),
+        f"{direction}.key_norm": (f"{attention}.k_norm.weight",),
+        f"{ours}.attention.output.weight": (f"{attention}.o_proj.weight",),
+        f"{ours}.widen.weight": (f"{theirs}.ffn.linear1.weight",),
+        f"{ours}.narrow.weight": (f"{theirs}.ffn.linear2.weight",),
+    }
+    for norm, number in (("attention_norm", 1), ("feed_norm", 2)):
+        names |= {f"{ours}.{norm}.{kind}": (f"{theirs}.norm{number}.{kind}",) for kind in ("weight", "bias")}
+    return names
