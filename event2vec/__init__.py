@@ -3,13 +3,19 @@
 A recording flows down this list, and every file does one step of it:
 
     errors, atomic      what goes wrong; files that appear whole or not at all
+    machine             settings that make torch quicker on a CPU
     events              Sensor, Events, EventBatch: the only types that travel between files
     io/                 file <-> Events
-    sampling            uniform random sampling (Sec. 3.4)
+    sampling            how a recording is brought to L events; uniform random sampling (Sec. 3.4)
     clustering          batched K-Means++ (Alg. 1); kmeans_baselines: what it is compared with
     store               EventStore: columns on disk, memory-mapped; what training reads
     datasets/           a data set as people download it -> recordings with labels and a split
     prepare             a data set -> a store, in parallel and resumable
+    embedding           events -> tokens (Eq. 1-7)
+    attention           forgetting and gated linear attention, in both directions (Eq. 8-10)
+    backbone, heads     Transformer blocks, pooling; tokens -> classes or hidden events (Eq. 11)
+    model               ModelConfig, Classifier, MaskedEventModel
+    checkpoint          networks on disk; the authors' checkpoints
     figures/            pictures of events
     benchmark/          speed and memory, measured against alternatives on the same machine
     cli/                one file for each verb: parse, call, print
@@ -21,6 +27,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from event2vec.attention import forgetting_attention as forgetting_attention
+    from event2vec.checkpoint import import_checkpoint as import_checkpoint
+    from event2vec.checkpoint import load_model as load_model
+    from event2vec.checkpoint import save_model as save_model
     from event2vec.clustering import cluster_batch as cluster_batch
     from event2vec.clustering import cluster_events as cluster_events
     from event2vec.datasets import open_dataset as open_dataset
@@ -31,6 +41,11 @@ if TYPE_CHECKING:
     from event2vec.events import Sensor as Sensor
     from event2vec.io import read_events as read_events
     from event2vec.io import write_events as write_events
+    from event2vec.model import Classifier as Classifier
+    from event2vec.model import ModelConfig as ModelConfig
+    from event2vec.model import Prediction as Prediction
+    from event2vec.model import build_model as build_model
+    from event2vec.sampling import Sampling as Sampling
     from event2vec.sampling import sample_uniform as sample_uniform
     from event2vec.store import EventStore as EventStore
 
@@ -44,11 +59,20 @@ _HOMES = {
     "EventBatch": "events",
     "read_events": "io",
     "write_events": "io",
+    "Sampling": "sampling",
     "sample_uniform": "sampling",
     "cluster_events": "clustering",
     "cluster_batch": "clustering",
     "EventStore": "store",
     "open_dataset": "datasets",
+    "forgetting_attention": "attention",
+    "ModelConfig": "model",
+    "Classifier": "model",
+    "Prediction": "model",
+    "build_model": "model",
+    "save_model": "checkpoint",
+    "load_model": "checkpoint",
+    "import_checkpoint": "checkpoint",
 }
 __all__ = list(_HOMES)  # in flow order
 

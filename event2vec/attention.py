@@ -9,7 +9,7 @@ prefix of each row and reversing leaves padding at the end, so no event ever see
 """
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -51,25 +51,26 @@ def forgetting_attention(
 
     The bias C_i - C_j has rank two, so it is folded into queries and keys: q' = [C_i, 1, q], k' = [1, -C_j, k]. One
     number is too coarse for C; it is summed in float64 and kept in as many columns as its type needs. They come first,
-    so that the two large numbers cancel before anything small is added. A part of C_i that is the same for the whole
-    row leaves softmax as it was, so C_i needs only its first column. The kernel divides by sqrt(w), so C is multiplied
-    by it.
+    so that the two large numbers cancel before anything small is added. What is added to a whole row leaves softmax as
+    it was, so C_i needs only its first column.
 
-    On a CPU, weights between 1e-45 and 1e-38 make the kernel's gradients many times slower, unless
-    `torch.set_flush_denormal(True)` was called before torch's first parallel operation, as the command line does.
+    On a CPU, weights between 1e-45 and 1e-38 make the kernel's gradients many times slower, unless `tune_cpu` was
+    called before torch's first parallel operation, as the command line does.
     """
     width = q.shape[-1]
     dtype = _kernel_dtype(q)
-    faded = (log_forget.double() * width**0.5).cumsum(-1)
-    parts = _split(faded, dtype)
+    # The kernel can scale the scores itself, which saves a pass over q and a rounding of it. But in the gradients of
+    # float32 that undoes the cancelling.
+    scale = 1.0 if torch.is_grad_enabled() and dtype != torch.bfloat16 else width**-0.5
+    parts = _split(log_forget.double().cumsum(-1) / scale, dtype)
     one = torch.ones_like(parts[0])
     filling = [torch.zeros_like(one)] * _filling(width + 1 + len(parts), q.device)
     query_columns = torch.stack([parts[0].detach(), *[one] * len(parts), *filling], dim=-1)
     key_columns = torch.stack([one, *[-part for part in parts], *filling], dim=-1)
-    q = torch.cat([query_columns, q.to(dtype)], dim=-1)
+    q = torch.cat([query_columns, q.to(dtype) if scale != 1 else q.to(dtype) * width**-0.5], dim=-1)
     k = _for_each_head(key_columns, k.to(dtype))
     v = _for_each_head(torch.zeros_like(key_columns), v.to(dtype))
-    seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=width**-0.5)
+    seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
     return seen[..., -width:]
 
 
@@ -99,9 +100,9 @@ def _for_each_head(
     columns: Float[Tensor, "batch heads length more"], shared: Float[Tensor, "batch key_heads length width"]
 ) -> Float[Tensor, "batch heads length all"]:
     """Put columns that every head has of its own before those that several heads share."""
-    batch, heads, length, _ = columns.shape
+    batch, heads, length, more = columns.shape
     groups = shared.shape[1]
-    columns = columns.view(batch, groups, heads // groups, length, -1)
+    columns = columns.view(batch, groups, heads // groups, length, more)
     shared = shared[:, :, None].expand(-1, -1, heads // groups, -1, -1)
     return torch.cat([columns, shared], dim=-1).flatten(1, 2)
 
@@ -156,7 +157,7 @@ def _states(
     kept: Float[Tensor, "batch heads chunks width"], added: Float[Tensor, "batch heads chunks width value_width"]
 ) -> Float[Tensor, "batch heads chunks width value_width"]:
     """The state that each chunk starts from."""
-    state = torch.zeros_like(added[:, :, 0])
+    state = added.new_zeros(added.shape[:2] + added.shape[3:])
     states = []
     for chunk in range(added.shape[2]):
         states.append(state)
@@ -180,7 +181,7 @@ def reverse(
     rows: Float[Tensor, "batch length *rest"], turn: Int64[Tensor, " places"]
 ) -> Float[Tensor, "batch length *rest"]:
     """Turn each row round, as `reversal` says."""
-    return _Reverse.apply(rows, turn)
+    return _Reverse.apply(rows, turn)  # type: ignore[no-untyped-call]
 
 
 class _Reverse(torch.autograd.Function):
@@ -212,7 +213,7 @@ class Direction(nn.Module):
 
 
 class ForgettingDirection(Direction):
-    """Queries, keys, values and forget gates of the Forgetting Transformer, with fewer key and value heads (App. A.2)."""
+    """The Forgetting Transformer: queries, keys, values and forget gates, with fewer key and value heads (App. A.2)."""
 
     def __init__(self, dim: int, heads: int, forget_bias: float) -> None:
         super().__init__()
@@ -285,7 +286,7 @@ class Bidirectional(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "batch length dim"], turn: Int64[Tensor, " places"]
     ) -> Float[Tensor, "batch length dim"]:
-        ahead, back = self.directions[0], self.directions[-1]
+        ahead, back = cast(Direction, self.directions[0]), cast(Direction, self.directions[-1])
         inputs = ahead.project(tokens)
         seen_before = ahead.attend(*inputs)
         inputs = inputs if back is ahead else back.project(tokens)

@@ -53,14 +53,27 @@ class Stage(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(dim)
 
+    def forward(
+        self,
+        tokens: Float[Tensor, "batch length dim"],
+        valid: Bool[Tensor, "batch length"],
+        generator: torch.Generator | None,
+    ) -> Float[Tensor, "batch length dim"]:
+        turn = reversal(valid)
+        for block in self.blocks:
+            tokens = block(tokens, turn, generator)
+        return self.norm(tokens)
+
 
 class Backbone(nn.Module):
-    """All blocks. With pooling, each is a stage of its own and halves the length after it; without, all are one stage."""
+    """All blocks, as one stage; or with pooling each as a stage of its own, after which the length is halved."""
 
     def __init__(self, blocks: list[Block], dim: int, pooling: bool) -> None:
         super().__init__()
         self.pooling = pooling
-        self.stages = nn.ModuleList(Stage(part, dim) for part in ([[block] for block in blocks] if pooling else [blocks]))
+        self.stages = nn.ModuleList(
+            Stage(part, dim) for part in ([[block] for block in blocks] if pooling else [blocks])
+        )
 
     def forward(
         self,
@@ -70,10 +83,7 @@ class Backbone(nn.Module):
     ) -> tuple[Float[Tensor, "batch shorter dim"], Bool[Tensor, "batch shorter"]]:
         """Tokens after the last block, and which of them are valid. A generator turns drop path on."""
         for stage in self.stages:
-            turn = reversal(valid)
-            for block in stage.blocks:
-                tokens = block(tokens, turn, generator)
-            tokens = stage.norm(tokens)
+            tokens = stage(tokens, valid, generator)
             if self.pooling:
                 tokens, valid = pool_pairs(tokens, valid)
         return tokens, valid

@@ -62,7 +62,9 @@ def _card(model: Classifier | MaskedEventModel, facts: Mapping[str, Any]) -> str
             "    event2vec predict <this folder> recording.aedat4",
         ]
     else:
-        lines += ["Pre-trained by filling in hidden events; fine-tune it with `event2vec train RECIPE --init <this folder>`."]
+        lines += [
+            "Pre-trained by filling in hidden events; fine-tune it with `event2vec train RECIPE --init <this folder>`."
+        ]
     return "\n".join([*lines, "", "```json", json.dumps(facts, indent=2), "```", ""])
 
 
@@ -70,7 +72,9 @@ def load_model(folder: str | Path) -> Classifier:
     """The classifier of a run or of a folder that `save_model` wrote, ready to answer."""
     model = load_any_model(folder)
     if not isinstance(model, Classifier):
-        raise FileError(folder, "holds a pre-trained network without classes. Fine-tune it: event2vec train RECIPE --init")
+        raise FileError(
+            folder, "holds a pre-trained network without classes. Fine-tune it: event2vec train RECIPE --init"
+        )
     return model
 
 
@@ -183,11 +187,15 @@ def _read_theirs(path: Path) -> dict[str, Tensor]:
         reason = "holds more than weights, which could run code when loaded, or is damaged; it was not loaded"
         raise FileError(path, f"{reason}. Save its state_dict alone with torch.save.") from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise FileError(path, f"is no checkpoint that torch can read: {str(error).splitlines()[0]}") from error
+        raise FileError(path, f"is no checkpoint that torch can read: {_first_line(error)}") from error
     weights = content.get("state_dict") if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
         raise FileError(path, "has no 'state_dict' of tensors, expected a Lightning checkpoint")
     return weights
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _sources(config: ModelConfig) -> dict[str, tuple[str, ...]]:

@@ -1,5 +1,7 @@
 """From tokens to an answer: a class, or the place and polarity of events that were hidden (Eq. 11)."""
 
+from itertools import pairwise
+
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -32,9 +34,7 @@ class EventDecoder(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         widths = (dim, dim // 2, dim // 4, 3)
-        self.layers = nn.ModuleList(
-            nn.Linear(width, narrower, bias=False) for width, narrower in zip(widths, widths[1:], strict=False)
-        )
+        self.layers = nn.ModuleList(nn.Linear(width, narrower, bias=False) for width, narrower in pairwise(widths))
         self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:3])
 
     def forward(self, where: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows 3"]:

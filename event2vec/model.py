@@ -1,8 +1,8 @@
-"""The networks put together: a classifier, and the model that learns by filling in hidden events (Sec. 3.6, App. A.5)."""
+"""The networks put together: a classifier, and the model that learns by finding hidden events (Sec. 3.6, App. A.5)."""
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 import torch
@@ -22,7 +22,7 @@ from event2vec.sampling import Sampling
 class ModelConfig:
     """Size and parts of the network. Defaults: DVS Gesture, App. A.2."""
 
-    sensor: Sensor = Sensor(128, 128)
+    sensor: Sensor = field(default=Sensor(128, 128))
     """Pixel grid of the recordings that the network reads."""
     classes: int = 11
     """Classes that it tells apart."""
@@ -53,11 +53,11 @@ class ModelConfig:
         for name in ("classes", "dim", "hidden", "heads", "blocks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"model.{name} must be at least 1, got {getattr(self, name)}")
-        for field in fields(self):
-            choices = get_args(field.type)
-            if choices and getattr(self, field.name) not in choices:
-                found = getattr(self, field.name)
-                raise ValueError(f"model.{field.name} must be one of {', '.join(choices)}, got {found!r}")
+        for setting in fields(self):
+            choices = get_args(setting.type)
+            if choices and getattr(self, setting.name) not in choices:
+                found = getattr(self, setting.name)
+                raise ValueError(f"model.{setting.name} must be one of {', '.join(choices)}, got {found!r}")
         if self.dim % self.heads:
             raise ValueError(f"model.dim must be a multiple of model.heads, got {self.dim} and {self.heads}")
         if self.dim % 4:
@@ -65,7 +65,9 @@ class ModelConfig:
         if self.attention == "forgetting" and self.heads % max(self.heads // 2, 1):
             raise ValueError(f"model.heads must be 3 or a number that two divides, got {self.heads}")
         if self.attention == "gated_linear" and self.forget_bias:
-            raise ValueError("model.forget_bias starts the gates of forgetting attention; gated_linear has none of them")
+            raise ValueError(
+                "model.forget_bias starts the gates of forgetting attention; gated_linear has none of them"
+            )
         if not 0 <= self.drop_path < 1:
             raise ValueError(f"model.drop_path must be from 0 to below 1, got {self.drop_path}")
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from event2vec import Events, Sensor
 
@@ -41,3 +42,15 @@ def assert_same(one: Events, other: Events) -> None:
     assert one.sensor == other.sensor
     for name in ("x", "y", "t", "p", "rho"):
         np.testing.assert_array_equal(getattr(one, name).numpy(), getattr(other, name).numpy(), err_msg=name)
+
+
+def randomise(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+    """Make every weight random: fresh biases are zero and fresh norms one, and would hide mistakes."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            scale = parameter.shape[-1] ** -0.5 if parameter.ndim > 1 else 0.3
+            parameter.mul_(0.5 if parameter.ndim < 2 else 0).add_(
+                torch.randn(parameter.shape, generator=generator) * scale
+            )
+    return model.eval()

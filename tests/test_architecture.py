@@ -13,7 +13,7 @@ ROOT = PACKAGE.parent
 
 # Imports point up this list, never down; neighbours on one line may import each other.
 LAYERS = [
-    {"errors", "events", "atomic"},
+    {"errors", "events", "atomic", "machine"},
     {"io", "sampling", "clustering", "kmeans_baselines", "augment", "masking"},
     {"store", "datasets", "embedding", "attention"},
     {"prepare", "backbone", "heads", "model", "checkpoint"},
@@ -33,6 +33,7 @@ HEAVY = {
     "scipy",
     "sklearn",
     "hdf5plugin",
+    "safetensors",
 }
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 

@@ -1,8 +1,10 @@
 """Benchmarks measure what they say, on sizes small enough for a test."""
 
 import numpy as np
+import pytest
 
-from event2vec.benchmark import clustering, data, reading
+from event2vec import Event2VecError, ModelConfig, Sampling
+from event2vec.benchmark import attention, clustering, data, model, reading
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 
 
@@ -44,3 +46,34 @@ def test_clustering_is_measured_with_its_growth(monkeypatch):
     assert all(0.5 < row["inertia ours"] < 1.5 for row in rows[:4])
     assert [row["clusters"] for row in rows[-2:]] == [16, 32]
     assert all(row["events grow"] == 3 for row in rows[-2:])
+
+
+def test_attention_is_measured_on_three_sides(monkeypatch):
+    monkeypatch.setattr(attention, "SHAPES", [(1, 1, 64, 8), (1, 1, 128, 8)])
+    monkeypatch.setattr(attention, "WRITTEN_OUT_UP_TO", 64)
+    monkeypatch.setattr(attention, "peak_bytes", lambda *_: 2**20)
+    rows = attention.measure_attention()
+    assert [row["pass"] for row in rows] == ["forward", "with gradients"] * 2
+    assert rows[0]["folded / plain"] == rows[0]["folded ms"] / rows[0]["plain ms"]
+    assert rows[2]["written out ms"] == "-"
+
+
+def test_networks_are_measured_against_the_limit(monkeypatch):
+    monkeypatch.setattr(model, "BATCHES", (2,))
+    monkeypatch.setattr(model, "RAW_EVENTS", 500)
+    monkeypatch.setattr(model, "PAPER", {"asl_dvs": (model.PAPER["asl_dvs"][0], Sampling(length=64))})
+    monkeypatch.setattr(model, "peak_bytes", lambda *_: 2**20)
+    throughput, latency = model.measure_model("asl_dvs")
+    ratio = throughput["inference ms"] / throughput["inference limit ms"]
+    assert throughput["inference / limit"] == pytest.approx(ratio)
+    assert throughput["training limit ms"] == pytest.approx(3 * throughput["inference limit ms"])
+    assert latency["parameters"] == 71_580
+    with pytest.raises(Event2VecError, match="unknown recipe 'dvs', expected one of asl_dvs"):
+        model.measure_model("dvs")
+
+
+def test_operations_are_counted_by_hand():
+    config = ModelConfig(dim=8, hidden=16, heads=2, blocks=1, pooling=False, classes=3)
+    phi, projections, feed = 3 * 2 + 2 * 4 + 4 * 8, 8 * (8 + 4 + 4 + 2) + 16 * 8, 2 * 8 * 16
+    attention = 2 * 2 * 8 * 10 // 2  # directions, two products, both heads, half of ten keys
+    assert model.count_operations(config, 10) == 2 * (10 * (phi + projections + feed + attention) + 8 * 3)

@@ -24,10 +24,12 @@ VERBS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. 0: done; 2: a wrong call or bad input; 130: stopped with Ctrl-C."""
     from event2vec.errors import Event2VecError
+    from event2vec.machine import tune_cpu
 
     warnings.showwarning = _show_warning
     try:
         options = build_parser().parse_args(arguments)
+        tune_cpu()
         status = import_module(f"event2vec.cli.{options.verb}").run(options[options.verb])
         sys.stdout.flush()
         return int(status or 0)

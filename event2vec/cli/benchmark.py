@@ -3,6 +3,8 @@
 reading: files of each format, against eventcv alone where it decodes, and 10 million events where we do.
 data: drawing a training batch from a store, against compressed npz files.
 clustering: Alg. 1 on recordings of 4,000 to 256,000 events, against scikit-learn and Faiss. Takes some minutes.
+attention: forgetting attention written out, as we compute it, and the stock kernel without gates.
+model: the paper's networks, training and inference, against the time that their matrix products alone would take.
 """
 
 import json
@@ -14,12 +16,16 @@ from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option
 
-PARTS = ("reading", "data", "clustering")
+PARTS = ("reading", "data", "clustering", "attention", "model")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("part", metavar="PART", choices=PARTS, help=f"what to measure: {', '.join(PARTS)}")
     parser.add_argument("--recordings", metavar="FOLDER", help="reading, clustering: real recordings to measure with")
+    parser.add_argument("--recipe", metavar="NAME", help="model: dvs_gesture, asl_dvs or dvs_lip instead of all three")
+    parser.add_argument(
+        "--compile", action="store_true", help="model: through torch.compile, which needs a C++ compiler"
+    )
     add_json_option(parser)
 
 
@@ -35,6 +41,14 @@ def _measure(options: Namespace) -> list[dict[str, Any]]:
         from event2vec.benchmark.data import measure_data
 
         return measure_data()
+    if options.part == "attention":
+        from event2vec.benchmark.attention import measure_attention
+
+        return measure_attention()
+    if options.part == "model":
+        from event2vec.benchmark.model import measure_model
+
+        return measure_model(options.recipe, options.compile)
     folder = Path(options.recordings) if options.recordings else None
     if folder is not None and not folder.is_dir():
         raise FileError(folder, "is not a folder, expected one with recordings")

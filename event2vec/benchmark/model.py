@@ -1,0 +1,130 @@
+"""Whole networks against the limit of this machine: the time that their matrix work alone would take."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.errors import Event2VecError
+from event2vec.events import EventBatch, Events, Sensor
+from event2vec.machine import tune_cpu
+from event2vec.model import Classifier, ModelConfig, build_model, count_parameters
+from event2vec.sampling import Sampling
+
+PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
+    "dvs_gesture": (ModelConfig(), Sampling(length=4096)),
+    "asl_dvs": (ModelConfig(sensor=Sensor(240, 180), classes=24, blocks=2, pooling=False), Sampling()),
+    "dvs_lip": (
+        ModelConfig(classes=100, dim=192, hidden=384, heads=6, blocks=16, pooling=False),
+        Sampling(method="clusters"),
+    ),
+}
+BATCHES = (1, 8, 32)
+SMALL = 16  # events a row of the call that loads the code before memory is measured
+RAW_EVENTS = 64_000  # of the recording whose latency is measured
+ROUNDS = 3
+MATRIX = 1024
+
+
+def measure_model(recipe: str | None, compiled: bool = False) -> list[dict[str, Any]]:
+    """Throughput by batch size, then latency of one recording, for one recipe of the paper or for all three."""
+    if recipe is not None and recipe not in PAPER:
+        raise Event2VecError(f"unknown recipe {recipe!r}, expected one of {', '.join(PAPER)}")
+    recipes = [recipe] if recipe else list(PAPER)
+    rows = [_throughput(name, batch, compiled) for name in recipes for batch in BATCHES]
+    return rows + [_latency(name) for name in recipes]
+
+
+def _throughput(recipe: str, count: int, compiled: bool) -> dict[str, Any]:
+    config, sampling = PAPER[recipe]
+    model, batch = build_model(config), _batch(config.sensor, count, sampling.length)
+    if compiled:
+        model.compile(fullgraph=True)
+    left, right = torch.randn(MATRIX, MATRIX), torch.randn(MATRIX, MATRIX)
+    sides: dict[str, Callable[[], Any]] = {
+        "product": lambda: [left @ right for _ in range(10)],
+        "inference": lambda: _infer(model, batch),
+        "training": lambda: _train(model, batch),
+    }
+    for side in sides.values():
+        side()
+    seconds = best_seconds(sides, ROUNDS)
+    rate = 10 * 2 * MATRIX**3 / seconds["product"]
+    limit = count * count_operations(config, sampling.length) / rate
+    peaks = {work: peak_bytes(_run_on, (recipe, work, 1, SMALL), recipe, work, count, sampling.length) for work in WORK}
+    row: dict[str, Any] = {"recipe": recipe, "batch": count, "events": sampling.length}
+    for name, work in (("inference", 1), ("training", 3)):  # gradients of inputs and of weights: twice the products
+        row[f"{name} recordings/s"] = count / seconds[name]
+        row[f"{name} ms"] = seconds[name] * 1e3
+        row[f"{name} limit ms"] = work * limit * 1e3
+        row[f"{name} / limit"] = seconds[name] / (work * limit)
+        row[f"{name} MB"] = peaks[name] / 2**20
+    return row | {"product GFLOP/s": rate / 1e9}
+
+
+def count_operations(config: ModelConfig, length: int) -> float:
+    """Floating-point operations of matrix products for one recording; causal attention is half of the full product."""
+    dim, hidden, heads = config.dim, config.hidden, config.heads
+    key_dim = max(heads // 2, 1) * (dim // heads)
+    total = 2.0 * length * (3 * dim / 4 + dim**2 / 8 + dim**2 / 2)  # phi; depthwise convolutions have no products
+    for _ in range(config.blocks):
+        projections = dim * (dim + 2 * key_dim + heads) + 2 * dim * dim + 2 * dim * hidden
+        attention = 2 * 2 * dim * length / 2  # two directions, scores and values, half of the keys
+        total += 2.0 * length * (projections + attention)
+        length = -(-length // 2) if config.pooling else length
+    return total + 2.0 * dim * config.classes
+
+
+def _latency(recipe: str) -> dict[str, Any]:
+    """One recording: to the events that the network reads, then through the network."""
+    config, sampling = PAPER[recipe]
+    model = build_model(config, sampling=sampling).eval()
+    recording = _batch(config.sensor, 1, RAW_EVENTS).row(0)
+    prepared = EventBatch.pad([_prepare(sampling, recording)])
+    seconds = best_seconds(
+        {"preparing": lambda: _prepare(sampling, recording), "forward": lambda: _infer(model, prepared)}, 10
+    )
+    return {
+        "latency of": recipe,
+        "raw events": RAW_EVENTS,
+        "tokens": f"{sampling.length} {sampling.method}",
+        "parameters": count_parameters(model),
+        "preparing ms": seconds["preparing"] * 1e3,
+        "forward ms": seconds["forward"] * 1e3,
+        "total ms": sum(seconds.values()) * 1e3,
+    }
+
+
+def _prepare(sampling: Sampling, recording: Events) -> Events:
+    return sampling.shorten(recording, torch.Generator().manual_seed(0))
+
+
+def _batch(sensor: Sensor, count: int, length: int) -> EventBatch:
+    generator = torch.Generator().manual_seed(0)
+    x, y, t, p = (torch.rand(count, length, generator=generator) for _ in range(4))
+    x, y = (x * sensor.width).floor(), (y * sensor.height).floor()
+    t = (t * 1e6).long().sort(dim=1).values
+    ones = torch.ones(count, length)
+    return EventBatch(x, y, t - t[:, :1], p < 0.5, ones, ones.bool(), sensor)
+
+
+def _infer(model: Classifier, batch: EventBatch) -> None:
+    with torch.no_grad():
+        model(batch)
+
+
+def _train(model: Classifier, batch: EventBatch) -> None:
+    labels = torch.zeros(len(batch), dtype=torch.int64)
+    F.cross_entropy(model(batch), labels).backward()
+    model.zero_grad()
+
+
+WORK = {"inference": _infer, "training": _train}
+
+
+def _run_on(recipe: str, work: str, count: int, length: int) -> None:
+    tune_cpu()
+    config = PAPER[recipe][0]
+    WORK[work](build_model(config), _batch(config.sensor, count, length))

@@ -1,0 +1,201 @@
+"""The network as a whole: sizes to the unit, answers that nothing but the events changes, and backends."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import SMALL, randomise
+
+from event2vec import Event2VecError, EventBatch, ModelConfig, Sampling, Sensor, build_model
+from event2vec.model import MaskedEventModel, TensorClassifier, build_masked_model, count_parameters
+
+PAPER = {
+    "dvs_gesture": ModelConfig(),
+    "asl_dvs": ModelConfig(sensor=Sensor(240, 180), classes=24, blocks=2, pooling=False),
+    "dvs_lip": ModelConfig(classes=100, dim=192, hidden=384, heads=6, blocks=16, pooling=False),
+}
+TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=24, heads=2, blocks=2)
+
+
+@pytest.fixture(
+    params=[
+        {},
+        {"pooling": False},
+        {"shared": False},
+        {"attention": "gated_linear"},
+        {"attention": "gated_linear", "shared": False, "pooling": False},
+        {"spatial": "lookup", "temporal": "sine"},
+        {"heads": 1},
+        {"heads": 4},
+    ],
+    ids=str,
+)
+def tiny(request):
+    return randomise(build_model(replace(TINY, **request.param)))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "shared", "separate"),
+    [("dvs_gesture", 137_619, 171_291), ("asl_dvs", 71_580, 88_416), ("dvs_lip", 4_799_236, 6_002_020)],
+)
+def test_sizes_are_those_of_the_paper(recipe, shared, separate):
+    assert count_parameters(build_model(PAPER[recipe])) == shared
+    assert count_parameters(build_model(replace(PAPER[recipe], shared=False))) == separate
+
+
+def test_padding_order_and_clock_do_not_change_an_answer(tiny, make_events):
+    recordings = [make_events(50), make_events(31, seed=1), make_events(1, seed=2)]
+    answers = tiny(EventBatch.pad(recordings))
+    for row, recording in enumerate(recordings):
+        alone = tiny(EventBatch.pad([recording]))[0]
+        torch.testing.assert_close(answers[row], alone, atol=1e-6, rtol=1e-5)
+    turned = tiny(EventBatch.pad(recordings[::-1]))
+    torch.testing.assert_close(turned.flip(0), answers, atol=1e-6, rtol=1e-5)
+    batch = EventBatch.pad(recordings)
+    assert torch.equal(tiny(replace(batch, t=(batch.t + 123_456_789) * batch.valid)), answers)
+
+
+def test_the_edges_give_finite_answers(tiny, make_events):
+    instant = replace(make_events(5), t=torch.zeros(5, dtype=torch.int64))
+    assert tiny(EventBatch.pad([make_events(0), make_events(1), instant, make_events(9)])).isfinite().all()
+    assert tiny(EventBatch.pad([make_events(0)])).isfinite().all()
+
+
+def test_bfloat16_autocast_gives_nearly_the_same_answer(tiny, make_events):
+    batch = EventBatch.pad([make_events(200), make_events(100, seed=1)])
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = tiny(batch)
+        rounded.float().sum().backward()
+    exact = tiny(batch)
+    assert (rounded - exact).abs().max() < 0.1 * exact.abs().max()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in tiny.parameters())
+
+
+def test_every_weight_learns(tiny, make_events):
+    tiny(EventBatch.pad([make_events(50), make_events(20, seed=1)])).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in tiny.parameters())
+
+
+def test_starting_weights_follow_the_seed_alone():
+    torch.manual_seed(5)
+    one = build_model(TINY, seed=1)
+    untouched = torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(1), untouched), "torch's own generator is left alone"
+    same, other = build_model(TINY, seed=1), build_model(TINY, seed=2)
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
+    assert not torch.equal(one.head.linear.weight, other.head.linear.weight)
+
+
+def test_forget_gates_start_where_the_settings_say():
+    model = build_model(replace(TINY, forget_bias=7.0))
+    assert all((stage.blocks[0].attention.directions[0].forget_bias == 7).all() for stage in model.backbone.stages)
+
+
+def test_predict_answers_for_any_recording(make_events):
+    model = randomise(build_model(TINY, class_names=["a", "b", "c"], sampling=Sampling(length=64)))
+    answer = model.predict(make_events(500))
+    assert answer.name == "abc"[answer.label]
+    assert answer.scores.sum().item() == pytest.approx(1)
+    assert torch.equal(model.predict(make_events(500)).scores, answer.scores), "the same draw each time"
+    other = model.predict(make_events(500), torch.Generator().manual_seed(9))
+    assert not torch.equal(other.scores, answer.scores)
+    assert model.predict(make_events(500, sensor=Sensor(640, 480))).scores.isfinite().all()
+    with pytest.raises(Event2VecError, match="without events"):
+        model.predict(make_events(0))
+
+
+def test_clusters_are_made_where_the_network_reads_clusters(make_events):
+    model = randomise(build_model(TINY, sampling=Sampling(method="clusters", length=32)))
+    assert model.predict(make_events(500)).scores.isfinite().all()
+
+
+def test_a_table_gives_the_same_answers(make_events):
+    model = randomise(build_model(TINY, sampling=Sampling(length=64)))
+    quick = model.with_table()
+    torch.testing.assert_close(
+        quick.predict(make_events(500)).scores, model.predict(make_events(500)).scores, atol=1e-6, rtol=0
+    )
+    assert type(model.embed.spatial).__name__ == "ParametricSpatial", "the model itself stays as it was"
+
+
+def test_another_sensor_is_refused(make_events):
+    with pytest.raises(ValueError, match=r"reads a sensor of 34x30, got a batch of 8x8"):
+        build_model(TINY)(EventBatch.pad([make_events(5, sensor=Sensor(8, 8))]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dim": 18}, "dim must be a multiple of 4"),
+        ({"dim": 20, "heads": 3}, "multiple of model.heads, got 20 and 3"),
+        ({"dim": 20, "heads": 5}, "model.heads must be"),
+        ({"blocks": 0}, "model.blocks must be at least 1, got 0"),
+        ({"drop_path": 1.0}, "model.drop_path"),
+        ({"attention": "gated_linear", "forget_bias": 4.0}, "gated_linear has none"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        replace(TINY, **settings)
+
+
+def test_names_must_match_the_classes():
+    with pytest.raises(ValueError, match="3 classes apart, got 2 names"):
+        build_model(TINY, class_names=["a", "b"])
+
+
+def test_hidden_events_are_answered_row_by_row(make_events):
+    model = randomise(build_masked_model(replace(TINY, pooling=False)))
+    batch = EventBatch.pad([make_events(30), make_events(20, seed=1)])
+    hidden = torch.zeros(2, 30, dtype=torch.bool)
+    hidden[0, 3], hidden[1, 5:7] = True, True
+    answers = model(batch, hidden)
+    assert answers.shape == (3, 3)
+    moved = replace(batch, x=torch.where(hidden, 33 - batch.x, batch.x), p=batch.p ^ hidden)
+    assert torch.equal(model(moved, hidden), answers), "what is hidden cannot be seen"
+    seen = replace(batch, x=torch.where(batch.valid & ~hidden, 33 - batch.x, batch.x))
+    assert not torch.allclose(model(seen, hidden), answers)
+
+
+def test_the_masked_model_cannot_pool():
+    with pytest.raises(ValueError, match=r"model.pooling must be false"):
+        MaskedEventModel(TINY)
+
+
+BACKENDS = """
+import torch
+from event2vec import EventBatch, Events, ModelConfig, Sensor, build_model
+from event2vec.model import TensorClassifier
+sensor = Sensor(34, 30)
+def batch(count, length):
+    rows = [Events.from_arrays([i % 34 for i in range(n)], [i % 30 for i in range(n)], list(range(0, 7 * n, 7)),
+            [i % 2 for i in range(n)], sensor=sensor) for n in range(length, length - count, -1)]
+    return EventBatch.pad(rows)
+def columns(batch):
+    return batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid
+for settings in ({}, {"pooling": False}, {"attention": "gated_linear", "pooling": False}):
+    model = build_model(ModelConfig(sensor=sensor, classes=3, dim=16, hidden=24, blocks=2, **settings)).eval()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(batch(2, 40)), model(batch(2, 40)), atol=1e-5, rtol=1e-4)
+    compiled(batch(2, 40)).sum().backward()
+    if settings:
+        rows = {0: torch.export.Dim("rows", min=2, max=64)}
+        exported = torch.export.export(TensorClassifier(model), columns(batch(4, 40)), dynamic_shapes=(rows,) * 6)
+        answer = exported.module()(*columns(batch(3, 40)))
+        torch.testing.assert_close(answer, model(batch(3, 40)), atol=1e-5, rtol=1e-4)
+"""
+
+
+@pytest.mark.slow
+def test_compile_and_export():
+    """In a process of its own: the checks of shapes that tests run with cannot be compiled."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BACKENDS], check=True)
+
+
+def test_plain_tensors_give_the_same_answer(tiny, make_events):
+    batch = EventBatch.pad([make_events(20), make_events(10, seed=1)])
+    answer = TensorClassifier(tiny)(batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid)
+    assert torch.equal(answer, tiny(batch))
