@@ -26,7 +26,12 @@ def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         yield temporary
         if replace and path.exists():
             os.rename(path, work / "old")  # removed with the rest
-        os.rename(temporary, path)
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            if (work / "old").exists():
+                os.rename(work / "old", path)
+            raise
 
 
 @contextmanager

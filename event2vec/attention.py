@@ -59,10 +59,11 @@ def forgetting_attention(
     """
     width = q.shape[-1]
     dtype = _kernel_dtype(q)
+    answer = dtype if torch.is_autocast_enabled(q.device.type) else v.dtype
     # The kernel can scale the scores itself, which saves a pass over q and a rounding of it. But in the gradients of
     # float32 that undoes the cancelling.
     scale = 1.0 if torch.is_grad_enabled() and dtype != torch.bfloat16 else width**-0.5
-    parts = _split(log_forget.double().cumsum(-1) / scale, dtype)
+    parts = [part.to(q.device) for part in _split(_running_sum(log_forget) / scale, dtype)]
     one = torch.ones_like(parts[0])
     filling = [torch.zeros_like(one)] * _filling(width + 1 + len(parts), q.device)
     query_columns = torch.stack([parts[0].detach(), *[one] * len(parts), *filling], dim=-1)
@@ -70,15 +71,21 @@ def forgetting_attention(
     q = torch.cat([query_columns, q.to(dtype) if scale != 1 else q.to(dtype) * width**-0.5], dim=-1)
     k = _for_each_head(key_columns, k.to(dtype))
     v = _for_each_head(torch.zeros_like(key_columns), v.to(dtype))
-    seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
-    return seen[..., -width:]
+    with torch.autocast(q.device.type, enabled=False):  # it would round C after it has been split
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    return seen[..., -width:].to(answer)
 
 
 def _kernel_dtype(q: Tensor) -> torch.dtype:
-    """The type in which attention is computed: autocast would else round C after it has been split."""
+    """The type in which attention is computed: the one that autocast would choose, if it can hold C."""
     device = q.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else q.dtype
     return dtype if dtype in PARTS else torch.float32
+
+
+def _running_sum(log_forget: Float[Tensor, "*rows length"]) -> Float[Tensor, "*rows length"]:
+    """C, in float64, on the CPU where the device has no such type."""
+    return (log_forget.cpu() if log_forget.device.type == "mps" else log_forget).double().cumsum(-1)
 
 
 def _split(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> list[Tensor]:
@@ -221,14 +228,19 @@ class ForgettingDirection(Direction):
         key_dim = max(heads // 2, 1) * self.width
         self.sizes = (dim, key_dim, key_dim, heads)
         self.project_all = nn.Linear(dim, sum(self.sizes), bias=False)  # one product instead of four
-        self.forget_bias = nn.Parameter(torch.full((heads,), forget_bias))
+        self.forget_bias = nn.Parameter(torch.full((heads,), float(forget_bias)))
         self.query_norm = nn.Parameter(torch.ones(dim))
         self.key_norm = nn.Parameter(torch.ones(key_dim))
 
     def project(self, tokens: Float[Tensor, "batch length dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         q, k, v, gate = self.project_all(tokens).split(self.sizes, dim=-1)
         q, k = self._normalise(q, self.query_norm), self._normalise(k, self.key_norm)
-        return q, k, v.unflatten(-1, (-1, self.width)), F.logsigmoid(gate.float() + self.forget_bias)
+        return (
+            q,
+            k,
+            v.unflatten(-1, (-1, self.width)),
+            F.logsigmoid(gate.to(torch.promote_types(gate.dtype, torch.float32)) + self.forget_bias),
+        )
 
     def _normalise(
         self, rows: Float[Tensor, "batch length channels"], weight: Float[Tensor, " channels"]

@@ -93,8 +93,8 @@ def pool_pairs(
     tokens: Float[Tensor, "batch length dim"], valid: Bool[Tensor, "batch length"]
 ) -> tuple[Float[Tensor, "batch half dim"], Bool[Tensor, "batch half"]]:
     """Average neighbours two by two, over valid tokens: the last one of an odd row stays as it is."""
-    if tokens.shape[1] % 2:
-        tokens, valid = F.pad(tokens, (0, 0, 0, 1)), F.pad(valid, (0, 1))
+    odd = tokens.shape[1] % 2  # padded without a branch, which would be compiled once for each answer
+    tokens, valid = F.pad(tokens, (0, 0, 0, odd)), F.pad(valid, (0, odd))
     pairs, real = tokens.unflatten(1, (-1, 2)), valid.unflatten(1, (-1, 2))
     weight = (real / real.sum(dim=2, keepdim=True).clamp(min=1)).to(tokens.dtype)[..., None]
     return (pairs * weight).sum(dim=2), real[:, :, 0]

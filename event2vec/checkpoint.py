@@ -6,8 +6,7 @@ it) and README.md (a model card). Nothing in it can run code.
 
 import json
 import pickle
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from event2vec.atomic import whole_folder
+from event2vec.embedding import TabulatedSpatial
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Sensor
 from event2vec.model import Classifier, MaskedEventModel, ModelConfig, build_masked_model, build_model, count_parameters
@@ -31,14 +31,19 @@ def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None
     from safetensors.torch import save_file
 
     folder = Path(folder)
-    if folder.exists() and not (folder / WEIGHTS).exists():
-        raise FileError(folder, "exists and holds no saved network, so it is not replaced. Name another folder.")
+    model = getattr(model, "_orig_mod", model)  # as torch.compile wraps it
+    if isinstance(model.embed.spatial, TabulatedSpatial):
+        raise Event2VecError("a network with a table is for answers alone; save the one that it was made from")
+    others = {path.name for path in folder.iterdir()} - {WEIGHTS, CONFIG, CARD} if folder.exists() else set()
+    if others:
+        found = ", ".join(sorted(others)[:3])
+        raise FileError(folder, f"holds other things ({found}), so it is not replaced. Name another folder.")
     facts = _describe(model)
     with whole_folder(folder, replace=True) as work:
         weights = {name: weight.detach().contiguous() for name, weight in model.state_dict().items()}
         save_file(weights, work / WEIGHTS)
-        (work / CONFIG).write_text(json.dumps(facts, indent=2) + "\n")
-        (work / CARD).write_text(_card(model, facts))
+        (work / CONFIG).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        (work / CARD).write_text(_card(model, facts), "utf-8")
 
 
 def _describe(model: Classifier | MaskedEventModel) -> dict[str, Any]:
@@ -65,7 +70,7 @@ def _card(model: Classifier | MaskedEventModel, facts: Mapping[str, Any]) -> str
         lines += [
             "Pre-trained by filling in hidden events; fine-tune it with `event2vec train RECIPE --init <this folder>`."
         ]
-    return "\n".join([*lines, "", "```json", json.dumps(facts, indent=2), "```", ""])
+    return "\n".join([*lines, "", "```json", json.dumps(facts, indent=2, ensure_ascii=False), "```", ""])
 
 
 def load_model(folder: str | Path) -> Classifier:
@@ -88,8 +93,11 @@ def load_any_model(folder: str | Path) -> Classifier | MaskedEventModel:
         if facts["kind"] == "masked":
             model = build_masked_model(config)
         else:
-            model = build_model(config, class_names=facts["class_names"], sampling=Sampling(**facts["sampling"]))
-    except (KeyError, TypeError, ValueError) as error:
+            names = facts["class_names"]
+            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"class_names must be a list of texts, got {names!r}")
+            model = build_model(config, class_names=names, sampling=Sampling(**facts["sampling"]))
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise FileError(folder / CONFIG, f"does not describe a network: {error}") from error
     fill_weights(model, read_weights(folder / WEIGHTS), folder / WEIGHTS)
     return model.eval()
@@ -109,7 +117,7 @@ def find_model(folder: Path) -> Path:
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        facts = json.loads(path.read_text())
+        facts = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise FileError(path, "is missing; it says how the network beside it is built") from None
     except ValueError as error:
@@ -156,10 +164,13 @@ def _first(names: set[str], count: int = 3) -> str:
     return listed if len(names) <= count else f"{listed} and {len(names) - count} more"
 
 
-def import_checkpoint(path: str | Path, config: ModelConfig) -> Classifier:
+def import_checkpoint(
+    path: str | Path, config: ModelConfig, *, class_names: Sequence[str] = (), sampling: Sampling | None = None
+) -> Classifier:
     """The network of a checkpoint that the authors published, built as `config` says.
 
-    Their networks share weights between directions and use the parametric and convolutional embeddings.
+    Their networks share weights between directions and use the parametric and convolutional embeddings. A checkpoint
+    does not say how many events its network reads of a recording: 4,096 for DVS Gesture, 1,024 for the others.
     """
     path = Path(path)
     for name, needed in {"shared": True, "spatial": "parametric", "temporal": "convolution"}.items():
@@ -167,14 +178,19 @@ def import_checkpoint(path: str | Path, config: ModelConfig) -> Classifier:
             raise Event2VecError(f"the authors' checkpoints need model.{name} = {needed}, got {getattr(config, name)}")
     if config.attention != "forgetting":
         raise Event2VecError(f"the authors' checkpoints need model.attention = forgetting, got {config.attention}")
-    theirs = {name.removeprefix("classifier."): weight for name, weight in _read_theirs(path).items()}
-    sources = _sources(config)
+    theirs = _read_theirs(path)
+    sources = {ours: [f"classifier.{name}" for name in names] for ours, names in _sources(config).items()}
     used = {name for names in sources.values() for name in names}
     check_names(path, used - theirs.keys(), theirs.keys() - used)
-    model = build_model(config)
-    weights = {ours: torch.cat([theirs[name] for name in names]) for ours, names in sources.items()}
-    kernels = {name: weight.squeeze(1) for name, weight in weights.items() if ".kernels." in name}
-    fill_weights(model, weights | kernels, path)
+    model = build_model(config, class_names=class_names, sampling=sampling)
+    weights = {}
+    for ours, weight in model.state_dict().items():
+        try:
+            weights[ours] = torch.cat([theirs[name] for name in sources[ours]]).view(weight.shape)
+        except RuntimeError:
+            found = ", ".join(f"{name} of shape {tuple(theirs[name].shape)}" for name in sources[ours])
+            raise FileError(path, f"has {found}, the network needs {tuple(weight.shape)}. Check its sizes.") from None
+    model.load_state_dict(weights)
     return model.eval()
 
 
@@ -186,11 +202,13 @@ def _read_theirs(path: Path) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:
         reason = "holds more than weights, which could run code when loaded, or is damaged; it was not loaded"
         raise FileError(path, f"{reason}. Save its state_dict alone with torch.save.") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damage shows in many ways, from assertions to missing attributes
         raise FileError(path, f"is no checkpoint that torch can read: {_first_line(error)}") from error
-    weights = content.get("state_dict") if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
-        raise FileError(path, "has no 'state_dict' of tensors, expected a Lightning checkpoint")
+    weights = content.get("state_dict", content) if isinstance(content, dict) else None
+    if not isinstance(weights, dict) or not all(
+        isinstance(name, str) and isinstance(weight, Tensor) for name, weight in weights.items()
+    ):
+        raise FileError(path, "holds no weights by name, expected a Lightning checkpoint or its state_dict")
     return weights
 
 

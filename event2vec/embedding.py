@@ -60,7 +60,7 @@ class ParametricSpatial(nn.Module):
 
     def embed(self, where: Float[Tensor, "*rows 3"]) -> Float[Tensor, "*rows dim"]:
         """phi of normalised coordinates."""
-        where = self.norms[0](self.layers[0](where))
+        where = self.norms[0](self.layers[0](where.to(next(self.parameters()).dtype)))
         where = self.norms[1](self.layers[1](F.relu(where)))
         return self.norms[2](self.layers[2](F.relu(where)))
 
@@ -128,7 +128,7 @@ class ConvolutionalTemporal(nn.Module):
             nn.init.uniform_(kernel, -(3**-0.5), 3**-0.5)  # as nn.Conv1d starts: one input channel, three taps
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
-        when, real = normalised_intervals(batch)[..., None], batch.valid[..., None]
+        when, real = normalised_intervals(batch)[..., None].to(self.kernels[0].dtype), batch.valid[..., None]
         when = self.norms[0](convolve(when, self.kernels[0]))
         when = self.norms[1](convolve(F.relu(when) * real, self.kernels[1]))
         return self.norms[2](convolve(F.relu(when) * real, self.kernels[2]))
@@ -161,8 +161,8 @@ class SineTemporal(nn.Module):
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         elapsed = normalised_intervals(batch).cumsum(dim=1)
-        angle = (elapsed * self.scale)[..., None] * self.frequencies
-        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(2)
+        angle = (elapsed * self.scale.float())[..., None] * self.frequencies.float()  # bfloat16 has no room for angles
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(2).to(self.scale.dtype)
 
 
 SPATIAL: dict[str, type[ParametricSpatial] | type[LookupSpatial]] = {
@@ -184,11 +184,11 @@ class Parts(NamedTuple):
 
     def fuse(self) -> Float[Tensor, "batch length dim"]:
         """Eq. 7; padding becomes 0."""
-        return self.emphasis * (self.where + self.when)
+        return self.emphasis.to(self.where.dtype) * (self.where + self.when)
 
     def separate(self, tokens: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
         """Take intensity and time out of tokens again, which leaves space (Eq. 11). Padding keeps its values."""
-        return tokens / self.emphasis.where(self.emphasis > 0, 1) - self.when
+        return tokens / self.emphasis.where(self.emphasis > 0, 1).to(tokens.dtype) - self.when
 
 
 class Event2Vec(nn.Module):

@@ -1,7 +1,9 @@
 """The networks put together: a classifier, and the model that learns by finding hidden events (Sec. 3.6, App. A.5)."""
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
@@ -60,25 +62,41 @@ class ModelConfig:
                 raise ValueError(f"model.{setting.name} must be one of {', '.join(choices)}, got {found!r}")
         if self.dim % self.heads:
             raise ValueError(f"model.dim must be a multiple of model.heads, got {self.dim} and {self.heads}")
-        if self.dim % 4:
-            raise ValueError(f"model.dim must be a multiple of 4: the embedding widens by halves, got {self.dim}")
+        if self.dim % 4 or self.dim < 16:
+            raise ValueError(
+                f"model.dim must be a multiple of 4 and at least 16: the embedding starts with a quarter "
+                f"of it, got {self.dim}"
+            )
         if self.attention == "forgetting" and self.heads % max(self.heads // 2, 1):
-            raise ValueError(f"model.heads must be 3 or a number that two divides, got {self.heads}")
+            raise ValueError(f"model.heads must be 1, 3 or an even number, got {self.heads}")
         if self.attention == "gated_linear" and self.forget_bias:
             raise ValueError(
                 "model.forget_bias starts the gates of forgetting attention; gated_linear has none of them"
             )
         if not 0 <= self.drop_path < 1:
             raise ValueError(f"model.drop_path must be from 0 to below 1, got {self.drop_path}")
+        if self.drop_path and self.blocks == 1:
+            raise ValueError(
+                "model.drop_path skips later blocks more than the first; with one block there is none to skip"
+            )
+        if not math.isfinite(self.forget_bias):
+            raise ValueError(f"model.forget_bias must be a number, got {self.forget_bias}")
 
 
 def build_model(
     config: ModelConfig, *, class_names: Sequence[str] = (), sampling: Sampling | None = None, seed: int = 0
 ) -> "Classifier":
     """A classifier with starting weights that `seed` decides. Classes without names are called by their number."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _starting_weights(seed):
         return Classifier(config, tuple(class_names), sampling or Sampling())
+
+
+@contextmanager
+def _starting_weights(seed: int) -> Iterator[None]:
+    """torch draws starting weights from a generator of its own: set it, and give it back as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would touch those of CUDA too
+        yield
 
 
 def build_embedding(config: ModelConfig) -> Event2Vec:
@@ -140,7 +158,7 @@ class Classifier(nn.Module):
         """Logits of tokens, for those who change tokens on the way."""
         return self.head(*self.backbone(tokens, valid, generator))
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def predict(self, events: Events, generator: torch.Generator | None = None) -> Prediction:
         """The class of one recording, of any length and sensor; other sensors are scaled to the network's.
 
@@ -159,12 +177,13 @@ class Classifier(nn.Module):
     def with_table(self) -> "Classifier":
         """A copy for answers alone, with the spatial embedding of every pixel computed once (Eq. 5).
 
-        It pays when more events will be read than the sensor has pixels. Weights are shared with this one.
+        It pays when more events will be read than the sensor has pixels. Weights are shared with this one; train and
+        save that.
         """
         quick = copy.copy(self)
         quick._modules = dict(self._modules)
         quick.embed = self.embed.with_table()
-        return quick.eval()
+        return quick
 
 
 class MaskedEventModel(nn.Module):
@@ -197,8 +216,7 @@ class MaskedEventModel(nn.Module):
 
 def build_masked_model(config: ModelConfig, *, seed: int = 0) -> MaskedEventModel:
     """A model for pre-training with starting weights that `seed` decides."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with _starting_weights(seed):
         return MaskedEventModel(config)
 
 

@@ -19,7 +19,9 @@ from event2vec.clustering import cluster_events
 from event2vec.datasets import SPLITS, Dataset, open_dataset
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import LARGEST_SIDE, Sensor
-from event2vec.store import VERSION, EventStore, StoreWriter
+from event2vec.io import Recording
+from event2vec.sampling import Sampling
+from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter
 
 LARGEST_PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
 PARTS = 64  # small data sets are cut finer, so that all workers have something to do
@@ -54,8 +56,53 @@ def cache_folder() -> Path:
 
 def prepare_digits(workers: int = 1, progress: Callable[[int, int], None] | None = None) -> EventStore:
     """The digits from the user's cache, built there when they are missing."""
-    datasets = [open_dataset("digits", None, split) for split in SPLITS]
-    return prepare(datasets, cache_folder() / f"digits-{_plan(datasets)[:12]}", workers, progress).store
+    return open_for_training(None, "digits", Sampling(), workers, progress).store
+
+
+def open_for_training(
+    data: str | Path | None,
+    dataset: str,
+    sampling: Sampling,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """A store that training can read as it is, from a store or from a data set as downloaded.
+
+    A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
+    epoch: each recording has one set of them. Work that was done before is found again.
+    """
+    clusters = sampling.length if sampling.method == "clusters" else None
+    if data is None and dataset != "digits":
+        raise Event2VecError(f"--data is missing: a store, or the folder with the data set '{dataset}' as downloaded")
+    if data is not None and (Path(data) / DESCRIPTION).is_file():
+        store = EventStore.open(data)
+        if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters:
+            return Report(store, (), ())
+        parts: list[Dataset] = [StoredSplit.of(store, split) for split in dict.fromkeys(store.splits)]
+    else:
+        parts = [open_dataset(dataset, data, split) for split in SPLITS]
+    folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
+    return prepare(parts, folder, workers, progress, clusters)
+
+
+@dataclass(frozen=True)
+class StoredSplit(Dataset):
+    """One split of a store, to be prepared once more in another form."""
+
+    store: EventStore
+
+    @classmethod
+    def of(cls, store: EventStore, split: str) -> "StoredSplit":
+        part = store.split(split)
+        return cls(store.folder.name, split, store.classes, part.sources, tuple(part.labels.tolist()), part)
+
+    def read(self, index: int) -> Recording:
+        return Recording(self.store[index][0], "store", 0, 0, True)
+
+    def fingerprint(self, index: int) -> str:
+        """The place in the store, and the date of the whole: a store is written once."""
+        description = self.store.folder / DESCRIPTION
+        return f"{self.store.folder.resolve()} {self.store.rows[index]} {description.stat().st_mtime_ns}"
 
 
 def prepare(

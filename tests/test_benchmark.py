@@ -73,7 +73,7 @@ def test_networks_are_measured_against_the_limit(monkeypatch):
 
 
 def test_operations_are_counted_by_hand():
-    config = ModelConfig(dim=8, hidden=16, heads=2, blocks=1, pooling=False, classes=3)
-    phi, projections, feed = 3 * 2 + 2 * 4 + 4 * 8, 8 * (8 + 4 + 4 + 2) + 16 * 8, 2 * 8 * 16
-    attention = 2 * 2 * 8 * 10 // 2  # directions, two products, both heads, half of ten keys
-    assert model.count_operations(config, 10) == 2 * (10 * (phi + projections + feed + attention) + 8 * 3)
+    config = ModelConfig(dim=16, hidden=16, heads=2, blocks=1, pooling=False, classes=3)
+    phi, projections, feed = 3 * 4 + 4 * 8 + 8 * 16, 16 * (16 + 8 + 8 + 2) + 32 * 16, 2 * 16 * 16
+    attention = 2 * 2 * 16 * 10 // 2  # directions, two products, both heads, half of ten keys
+    assert model.count_operations(config, 10) == 2 * (10 * (phi + projections + feed + attention) + 16 * 3)

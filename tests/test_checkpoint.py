@@ -63,7 +63,8 @@ def test_a_network_is_replaced_whole_and_nothing_else_is(saved, tmp_path):
     assert load_model(folder).config.blocks == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["net"], "nothing temporary is left"
     (tmp_path / "mine").mkdir()
-    with pytest.raises(Event2VecError, match="holds no saved network, so it is not replaced"):
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(Event2VecError, match=r"holds other things \(letter.txt\), so it is not replaced"):
         save_model(other, tmp_path / "mine")
 
 
@@ -144,14 +145,50 @@ def test_the_authors_checkpoint_gives_the_authors_logits(shared_data):
 
 def test_a_checkpoint_that_does_not_fit_names_the_keys(shared_data):
     path = shared_data / "golden/dvs_gesture.ckpt"
-    with pytest.raises(Event2VecError, match=r"lacks backbone_net.4.*and \d+ more"):
+    with pytest.raises(Event2VecError, match=r"lacks classifier.backbone_net.4.*and \d+ more"):
         import_checkpoint(path, ModelConfig(blocks=5))
-    with pytest.raises(Event2VecError, match=r"leaves over backbone_net.3"):
+    with pytest.raises(Event2VecError, match=r"leaves over classifier.backbone_net.3"):
         import_checkpoint(path, ModelConfig(blocks=3))
-    with pytest.raises(Event2VecError, match=r"head.linear.weight has shape \(11, 64\), the network needs \(24, 64\)"):
+    with pytest.raises(
+        Event2VecError, match=r"has classifier.heads.weight of shape \(11, 64\), the network needs \(24, 64\)"
+    ):
         import_checkpoint(path, ModelConfig(classes=24))
     with pytest.raises(Event2VecError, match=r"need model.shared = True"):
         import_checkpoint(path, ModelConfig(shared=False))
+
+
+def test_an_imported_network_can_be_told_what_it_reads(shared_data):
+    names = [f"gesture {number}" for number in range(11)]
+    path = shared_data / "golden/dvs_gesture.ckpt"
+    model = import_checkpoint(path, ModelConfig(), class_names=names, sampling=Sampling(length=4096))
+    assert (model.class_names[3], model.sampling.length) == ("gesture 3", 4096)
+
+
+def test_names_in_any_script_come_back(tmp_path):
+    names = ("手", "é", "plain")
+    save_model(build_model(TINY, class_names=names), tmp_path / "net")
+    assert load_model(tmp_path / "net").class_names == names
+
+
+def test_a_network_with_a_table_is_not_saved(tmp_path):
+    with pytest.raises(Event2VecError, match="for answers alone"):
+        save_model(build_model(TINY).with_table(), tmp_path / "net")
+
+
+def test_the_old_network_is_put_back_when_the_new_one_cannot_take_its_place(saved, monkeypatch):
+    model, folder = saved
+    rename, refused = os.rename, []
+
+    def refuse_once(old, new):
+        if new == folder and not refused:
+            refused.append(old)
+            raise OSError("no")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "rename", refuse_once)
+    with pytest.raises(OSError, match="no"):
+        save_model(build_model(replace(TINY, blocks=1)), folder)
+    assert load_model(folder).config == model.config
 
 
 class Bomb:
@@ -173,5 +210,5 @@ def test_no_checkpoint_is_one_error(tmp_path, content):
     with pytest.raises(Event2VecError, match=r"bad.ckpt"):
         import_checkpoint(tmp_path / "bad.ckpt", ModelConfig())
     torch.save([1, 2], tmp_path / "list.ckpt")
-    with pytest.raises(Event2VecError, match="no 'state_dict'"):
+    with pytest.raises(Event2VecError, match="holds no weights by name"):
         import_checkpoint(tmp_path / "list.ckpt", ModelConfig())

@@ -124,7 +124,7 @@ def test_a_table_equals_the_network_it_was_made_from(make_events):
     between = replace(batch, x=batch.x * 0.9, y=batch.y * 0.9)
     assert torch.equal(quick(between), embed(between)), "fractions go through the network"
     assert quick.with_table() is quick
-    assert "rows" not in dict(quick.named_parameters()), "a table is not learnt"
+    assert not any("rows" in name for name, _ in quick.named_parameters()), "a table is not learnt"
 
 
 def test_rows_of_a_table_follow_equation_5():

@@ -70,7 +70,7 @@ def test_bfloat16_autocast_gives_nearly_the_same_answer(tiny, make_events):
         rounded.float().sum().backward()
     exact = tiny(batch)
     assert (rounded - exact).abs().max() < 0.1 * exact.abs().max()
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in tiny.parameters())
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in tiny.parameters())
 
 
 def test_every_weight_learns(tiny, make_events):
@@ -130,6 +130,8 @@ def test_another_sensor_is_refused(make_events):
     ("settings", "message"),
     [
         ({"dim": 18}, "dim must be a multiple of 4"),
+        ({"dim": 8}, "at least 16"),
+        ({"blocks": 1, "drop_path": 0.1}, "with one block"),
         ({"dim": 20, "heads": 3}, "multiple of model.heads, got 20 and 3"),
         ({"dim": 20, "heads": 5}, "model.heads must be"),
         ({"blocks": 0}, "model.blocks must be at least 1, got 0"),
@@ -181,12 +183,20 @@ for settings in ({}, {"pooling": False}, {"attention": "gated_linear", "pooling"
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(batch(2, 40)), model(batch(2, 40)), atol=1e-5, rtol=1e-4)
     compiled(batch(2, 40)).sum().backward()
-    if settings:
-        rows = {0: torch.export.Dim("rows", min=2, max=64)}
-        exported = torch.export.export(TensorClassifier(model), columns(batch(4, 40)), dynamic_shapes=(rows,) * 6)
-        answer = exported.module()(*columns(batch(3, 40)))
-        torch.testing.assert_close(answer, model(batch(3, 40)), atol=1e-5, rtol=1e-4)
+    rows = {0: torch.export.Dim("rows", min=2, max=64)}
+    exported = torch.export.export(TensorClassifier(model), columns(batch(4, 40)), dynamic_shapes=(rows,) * 6)
+    answer = exported.module()(*columns(batch(3, 40)))
+    torch.testing.assert_close(answer, model(batch(3, 40)), atol=1e-5, rtol=1e-4)
 """
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_type_of_the_weights_is_followed(tiny, make_events, dtype):
+    batch = EventBatch.pad([make_events(60), make_events(30, seed=1)])
+    exact = tiny(batch)
+    answer = tiny.to(dtype)(batch)
+    assert answer.dtype == dtype
+    assert (answer - exact).abs().max() < (1e-5 if dtype == torch.float64 else 0.15) * exact.abs().max()
 
 
 @pytest.mark.slow

@@ -1,0 +1,263 @@
+"""Changes that leave the class of a recording as it is, drawn anew for each recording (App. A.9).
+
+Each transform draws its parameters and applies them in two steps. A policy turns each transform on with one probability
+for each recording; events that end outside the sensor are dropped after all of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from event2vec.events import COLUMNS, EventBatch
+
+
+class Transform(Protocol):
+    """One change to a batch: parameters for each row, then their exact effect."""
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Any: ...
+
+    def apply(self, batch: EventBatch, parameters: Any) -> EventBatch: ...
+
+
+def _uniform(batch: EventBatch, low: float, high: float, columns: int, generator: torch.Generator) -> Tensor:
+    """U(low, high) for each row, in `columns` columns."""
+    return low + (high - low) * torch.rand(len(batch), columns, generator=generator, device=batch.x.device)
+
+
+@dataclass(frozen=True)
+class Resize:
+    """(x, y) becomes (s_x x, s_y y)."""
+
+    spread: float
+    """Factors are drawn from 1 - spread to 1 + spread."""
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 2"]:
+        return _uniform(batch, 1 - self.spread, 1 + self.spread, 2, generator)
+
+    def apply(self, batch: EventBatch, parameters: Float[Tensor, "batch 2"]) -> EventBatch:
+        return replace(batch, x=batch.x * parameters[:, :1], y=batch.y * parameters[:, 1:])
+
+
+@dataclass(frozen=True)
+class Rotate:
+    """Turn each recording about the sensor's centre by its own angle."""
+
+    degrees: float
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 1"]:
+        return torch.deg2rad(_uniform(batch, -self.degrees, self.degrees, 1, generator))
+
+    def apply(self, batch: EventBatch, parameters: Float[Tensor, "batch 1"]) -> EventBatch:
+        centre_x, centre_y = batch.sensor.centre
+        dx, dy = batch.x - centre_x, batch.y - centre_y
+        cosine, sine = parameters.cos(), parameters.sin()
+        return replace(batch, x=centre_x + dx * cosine - dy * sine, y=centre_y + dx * sine + dy * cosine)
+
+
+@dataclass(frozen=True)
+class Shear:
+    """x moves by a share of y and y by a share of x, both as they were, about the sensor's centre."""
+
+    spread: float
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 2"]:
+        return _uniform(batch, -self.spread, self.spread, 2, generator)
+
+    def apply(self, batch: EventBatch, parameters: Float[Tensor, "batch 2"]) -> EventBatch:
+        centre_x, centre_y = batch.sensor.centre
+        dx, dy = batch.x - centre_x, batch.y - centre_y
+        return replace(batch, x=batch.x + parameters[:, :1] * dy, y=batch.y + parameters[:, 1:] * dx)
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Mirror left and right, for a share of the recordings."""
+
+    share: float
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Bool[Tensor, "batch 1"]:
+        return _uniform(batch, 0, 1, 1, generator) < self.share
+
+    def apply(self, batch: EventBatch, parameters: Bool[Tensor, "batch 1"]) -> EventBatch:
+        return replace(batch, x=torch.where(parameters, batch.sensor.width - 1 - batch.x, batch.x))
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Move by whole or part pixels in x and in y."""
+
+    pixels: float
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 2"]:
+        return _uniform(batch, -self.pixels, self.pixels, 2, generator)
+
+    def apply(self, batch: EventBatch, parameters: Float[Tensor, "batch 2"]) -> EventBatch:
+        return replace(batch, x=batch.x + parameters[:, :1], y=batch.y + parameters[:, 1:])
+
+
+@dataclass(frozen=True)
+class Erase:
+    """Drop the events of one rectangle, for a share of the recordings."""
+
+    side: float
+    """Height and width are drawn from 0 to this."""
+    share: float = 0.1
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 4"]:
+        """Centre x, centre y, width, height; a width below 0 erases nothing."""
+        unit = _uniform(batch, 0, 1, 5, generator)
+        centre_x, centre_y = unit[:, 0] * (batch.sensor.width - 1), unit[:, 1] * (batch.sensor.height - 1)
+        width = torch.where(unit[:, 4] < self.share, unit[:, 2] * self.side, -1)
+        return torch.stack([centre_x, centre_y, width, unit[:, 3] * self.side], dim=1)
+
+    def apply(self, batch: EventBatch, parameters: Float[Tensor, "batch 4"]) -> EventBatch:
+        centre_x, centre_y, width, height = parameters[:, None].unbind(-1)
+        erased = ((batch.x - centre_x).abs() <= width / 2) & ((batch.y - centre_y).abs() <= height / 2)
+        return batch.keep(~erased)
+
+
+@dataclass(frozen=True)
+class DropChunks:
+    """Drop stretches of neighbouring events; they may overlap, or lie in the padding."""
+
+    chunks: int
+    longest: int
+    """Lengths are drawn from 1 to this, times the share of the row that is valid."""
+
+    def draw(self, batch: EventBatch, generator: torch.Generator) -> Int64[Tensor, "batch chunks 2"]:
+        """Start and length of each chunk."""
+        (rows, length), device = batch.valid.shape, batch.x.device
+        size = (rows, self.chunks)
+        lengths = torch.randint(1, self.longest + 1, size, generator=generator, device=device)
+        lengths = lengths * batch.valid.sum(dim=1, keepdim=True) // max(length, 1)
+        starts = torch.randint(max(length, 1), size, generator=generator, device=device)
+        return torch.stack([starts, lengths], dim=-1)
+
+    def apply(self, batch: EventBatch, parameters: Int64[Tensor, "batch chunks 2"]) -> EventBatch:
+        place = torch.arange(batch.valid.shape[1], device=batch.x.device)
+        starts, lengths = parameters[:, :, None].unbind(-1)
+        return batch.keep(~((place >= starts) & (place < starts + lengths)).any(dim=1))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Each transform is on for a recording with the same probability, independently of the others."""
+
+    probability: float
+    transforms: Sequence[Transform]
+
+    def __call__(self, batch: EventBatch, generator: torch.Generator) -> EventBatch:
+        """A row that would lose all its events keeps them as they were."""
+        changed = batch
+        for transform in self.transforms:
+            on = _uniform(batch, 0, 1, 1, generator) < self.probability
+            changed = _choose(on, transform.apply(changed, transform.draw(changed, generator)), changed)
+        changed = drop_outside(changed)
+        return _choose(changed.valid.any(dim=1, keepdim=True), changed, batch)
+
+
+def drop_outside(batch: EventBatch) -> EventBatch:
+    """Keep events with x in [0, W - 1] and y in [0, H - 1]."""
+    inside_x = (batch.x >= 0) & (batch.x <= batch.sensor.width - 1)
+    return batch.keep(inside_x & (batch.y >= 0) & (batch.y <= batch.sensor.height - 1))
+
+
+def _choose(rows: Bool[Tensor, "batch 1"], one: EventBatch, other: EventBatch) -> EventBatch:
+    columns = {name: torch.where(rows, getattr(one, name), getattr(other, name)) for name in (*COLUMNS, "valid")}
+    return EventBatch(**columns, sensor=one.sensor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AugmentConfig:
+    """How recordings are changed in training (App. A.9); 0 leaves a change out. Defaults: none."""
+
+    probability: float = 0.5
+    """With this each of the following changes is on for a recording."""
+    resize: float = 0.0
+    """Factors for x and y are drawn from 1 minus to 1 plus this."""
+    rotate: float = 0.0
+    """Angle in degrees, either way."""
+    shear: float = 0.0
+    """Share of x that is added to y, and of y to x, either way."""
+    flip: float = 0.0
+    """Share of recordings that are mirrored left and right when flipping is on."""
+    translate: float = 0.0
+    """Pixels in x and y, either way."""
+    erase: float = 0.0
+    """Largest side in pixels of a rectangle that is emptied in one of ten recordings."""
+    chunks: int = 0
+    """Stretches of neighbouring events that are dropped."""
+    chunk_length: int = 128
+    """Longest of these stretches."""
+    forget_intensity: float = 0.0
+    """Share of recordings whose rho is set to 1, so that the network does not lean on it alone."""
+
+    def __post_init__(self) -> None:
+        for name in ("probability", "flip", "forget_intensity"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"augment.{name} must be from 0 to 1, got {getattr(self, name)}")
+        for name in ("resize", "rotate", "shear", "translate", "erase", "chunks"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"augment.{name} must not be negative, got {getattr(self, name)}")
+        if self.resize >= 1:
+            raise ValueError(f"augment.resize must be below 1, or recordings would vanish, got {self.resize}")
+        if self.chunk_length < 1:
+            raise ValueError(f"augment.chunk_length must be at least 1, got {self.chunk_length}")
+
+    @property
+    def transforms(self) -> tuple[Transform, ...]:
+        """What is on, in the paper's order."""
+        all_of_them: tuple[tuple[float, Transform], ...] = (
+            (self.resize, Resize(self.resize)),
+            (self.rotate, Rotate(self.rotate)),
+            (self.shear, Shear(self.shear)),
+            (self.flip, Flip(self.flip)),
+            (self.translate, Translate(self.translate)),
+            (self.erase, Erase(self.erase)),
+            (self.chunks, DropChunks(self.chunks, self.chunk_length)),
+        )
+        return tuple(transform for amount, transform in all_of_them if amount)
+
+    def __call__(self, batch: EventBatch, generator: torch.Generator) -> EventBatch:
+        if self.transforms:
+            batch = Policy(self.probability, self.transforms)(batch, generator)
+        return forget_intensity(batch, self.forget_intensity, generator) if self.forget_intensity else batch
+
+
+def forget_intensity(batch: EventBatch, share: float, generator: torch.Generator) -> EventBatch:
+    """Set rho to 1 in a share of the recordings."""
+    forgotten = _uniform(batch, 0, 1, 1, generator) < share
+    return replace(batch, rho=torch.where(forgotten, batch.valid.to(batch.rho.dtype), batch.rho))
+
+
+@dataclass(frozen=True)
+class TokenMix:
+    """Replace a share of each row's tokens by those of a partner in the batch.
+
+    `apply` gives the mixed tokens and the share of each row that really is its partner's: places where either row has
+    padding are left alone.
+    """
+
+    def draw(
+        self, valid: Bool[Tensor, "batch length"], generator: torch.Generator
+    ) -> tuple[Int64[Tensor, " batch"], Bool[Tensor, "batch length"]]:
+        """A partner for each row, and the places to replace; their share is Beta(1, 1), which is uniform."""
+        rows, device = len(valid), valid.device
+        partner = torch.randperm(rows, generator=generator, device=device)
+        share = torch.rand(rows, 1, generator=generator, device=device)
+        return partner, torch.rand(valid.shape, generator=generator, device=device) < share
+
+    def apply(
+        self,
+        tokens: Float[Tensor, "batch length dim"],
+        valid: Bool[Tensor, "batch length"],
+        partner: Int64[Tensor, " batch"],
+        places: Bool[Tensor, "batch length"],
+    ) -> tuple[Float[Tensor, "batch length dim"], Float[Tensor, " batch"]]:
+        places = places & valid & valid[partner]
+        mixed = torch.where(places[..., None], tokens[partner], tokens)
+        return mixed, places.sum(dim=1) / valid.sum(dim=1).clamp(min=1)

@@ -1,0 +1,482 @@
+"""Train on Lightning: one CPU, several GPUs or many nodes with the same call, and a killed run loses nothing.
+
+A run is a folder: recipe.yaml, run.json (data, task, versions), model/ (as `save_model` writes it, after each epoch),
+metrics.csv, tensorboard/ and checkpoints/ (the last one and the best).
+"""
+
+import csv
+import json
+import logging
+import math
+import platform
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import Dataset as TorchDataset
+
+from event2vec import __version__
+from event2vec.atomic import whole_file
+from event2vec.checkpoint import load_any_model, save_model
+from event2vec.errors import Event2VecError, FileError
+from event2vec.events import EventBatch, Events
+from event2vec.model import build_masked_model, build_model
+from event2vec.objectives import Classification, MaskedReconstruction, Objective, Outcome
+from event2vec.randomness import seeded
+from event2vec.recipe import Recipe, TrainingConfig, load_recipe
+from event2vec.sampling import Sampling
+from event2vec.store import EventStore
+
+Task = Literal["train", "pretrain"]
+Batch = tuple[EventBatch, Tensor, list[int]]
+STEPS = 2**32  # added to the index of a step's draws, so that they never are those of a recording
+LAST, BEST = "last.ckpt", "best.ckpt"
+
+
+class Watcher(Protocol):
+    """Told how training goes; the command line shows it to people."""
+
+    def start(self, epochs: int, steps: int, done: int) -> None: ...
+
+    def step(self, step: int, loss: float) -> None: ...
+
+    def epoch(self, row: dict[str, float]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Recordings(TorchDataset[tuple[Events, int, int]]):
+    """What one rank reads: a recording and its draw, by (round, index)."""
+
+    store: EventStore
+    sampling: Sampling
+    seed: int
+
+    def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
+        draw, index = key
+        generator = seeded(self.seed, draw, index)
+        if self.sampling.method == "random":
+            events, label = self.store.sample(index, self.sampling.length, generator)
+        else:
+            events, label = self.store[index]
+            events = self.sampling.shorten(events, generator)
+        return events, label, index
+
+
+def collate(items: list[tuple[Events, int, int]]) -> Batch:
+    recordings, labels, indices = zip(*items, strict=True)
+    return EventBatch.pad(recordings), torch.tensor(labels), list(indices)
+
+
+class Batches(Sampler[list[tuple[int, int]]]):
+    """The batches of one rank in one epoch, each recording as (round, index).
+
+    All ranks shuffle alike and take their own part of each step, so shards never overlap. What does not fill a step is
+    left for another epoch; a data set smaller than a step is filled up from its start. The first epoch starts at batch
+    `skip`: that is where a stopped training goes on.
+    """
+
+    def __init__(self, count: int, config: TrainingConfig, rank: int, ranks: int, skip: int) -> None:
+        self.count, self.config, self.rank, self.ranks, self.skip = count, config, rank, ranks, skip
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning before each epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return steps_in_epoch(self.count, self.config, self.ranks)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        rounds = range(self.epoch * self.config.repeats, (self.epoch + 1) * self.config.repeats)
+        keys = [(draw, index) for draw in rounds for index in self._shuffled(draw)]
+        size = self.config.batch * self.ranks
+        keys = (keys * -(-size // len(keys)))[: max(len(keys), size)]
+        skip, self.skip = self.skip, 0
+        for step in range(skip, len(self)):
+            first = step * size + self.rank * self.config.batch
+            yield keys[first : first + self.config.batch]
+
+    def _shuffled(self, draw: int) -> list[int]:
+        return torch.randperm(self.count, generator=seeded(self.config.seed, draw, STEPS)).tolist()
+
+
+def steps_in_epoch(count: int, config: TrainingConfig, ranks: int) -> int:
+    return max(count * config.repeats // (config.batch * ranks), 1)
+
+
+class TrainingData(pl.LightningDataModule):
+    """Batches to learn from, and those that show how it goes, sharded over the ranks."""
+
+    def __init__(self, recipe: Recipe, store: EventStore) -> None:
+        super().__init__()
+        self.recipe = recipe
+        self.learn_from = store.split("train")
+        self.test_on = store.split("test") if "test" in store.splits else None
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        assert self.trainer is not None
+        count, config, ranks = len(self.learn_from), self.recipe.training, self.trainer.world_size
+        skip = self.trainer.global_step % steps_in_epoch(count, config, ranks)
+        batches = Batches(count, config, self.trainer.global_rank, ranks, skip)
+        return self._loader(self.learn_from, batches)
+
+    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
+        assert self.trainer is not None
+        if self.test_on is None:
+            return []
+        own = range(self.trainer.global_rank, len(self.test_on), self.trainer.world_size)
+        size = self.recipe.training.batch
+        return self._loader(
+            self.test_on, [[(0, index) for index in own[at : at + size]] for at in range(0, len(own), size)]
+        )
+
+    def _loader(self, store: EventStore, batches: Any) -> DataLoader[Any]:
+        workers = self.recipe.data.workers
+        return DataLoader(
+            Recordings(store, self.recipe.sampling, self.recipe.training.seed),
+            batch_sampler=batches,
+            collate_fn=collate,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            multiprocessing_context="spawn" if workers else None,  # a fork would take torch's threads along half
+            pin_memory=torch.cuda.is_available(),
+        )
+
+
+class Learner(pl.LightningModule):
+    """An objective with its optimiser and schedule."""
+
+    def __init__(self, objective: Objective, recipe: Recipe, steps: int, sources: Sequence[str]) -> None:
+        super().__init__()
+        self.objective = objective
+        self.recipe = recipe
+        self.steps = steps  # in an epoch
+        self.sources = sources
+        self.sums: dict[str, dict[str, Tensor]] = {"train": {}, "test": {}}
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        events, labels, indices = batch
+        return events.to(device, non_blocking=True), labels.to(device, non_blocking=True), indices
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        events, labels, indices = batch
+        seed = self.recipe.training.seed
+        generator = seeded(seed, self.global_step, STEPS + 1 + self.global_rank, self.device)
+        outcome = self.objective(self.recipe.augment(events, generator), labels, generator)
+        self._check(outcome.loss, indices)
+        self._add("train", outcome)
+        self.log("train/loss_step", outcome.loss.detach())
+        return outcome.loss
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        events, labels, _ = batch
+        self._add("test", self.objective(events, labels, None))
+
+    def _check(self, loss: Tensor, indices: list[int]) -> None:
+        if bool(loss.isfinite()):
+            return
+        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
+        names = ", ".join(self.sources[index] for index in indices[:8])
+        more = f" and {len(indices) - 8} more" if len(indices) > 8 else ""
+        raise Event2VecError(
+            f"the loss became {float(loss)} at step {self.global_step}, learning rate {rate:.3g}, on {names}{more}. "
+            "Lower training.learning_rate, or set training.clip to 1"
+        )
+
+    def _add(self, split: str, outcome: Outcome) -> None:
+        sums = self.sums[split]
+        for name, value in (*outcome.metrics.items(), ("count", torch.ones((), device=self.device))):
+            weighted = value.detach().double() * outcome.count
+            sums[name] = sums[name] + weighted if name in sums else weighted
+
+    def take_means(self, split: str) -> dict[str, float]:
+        """Means over all batches and ranks since the last call."""
+        sums, self.sums[split] = self.sums[split], {}
+        total = {name: self.trainer.strategy.reduce(value, reduce_op="sum") for name, value in sums.items()}
+        count = float(total.pop("count", 0)) or 1.0
+        return {name: float(value) / count for name, value in total.items()}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["sums"] = self.sums["train"]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.sums["train"] = dict(checkpoint["sums"])
+
+    def configure_optimizers(self) -> Any:
+        config = self.recipe.training
+        rate = config.learning_rate * config.batch * self.trainer.world_size / 256
+        decayed, free = list[Tensor](), list[Tensor]()
+        for name, parameter in self.objective.named_parameters():
+            (free if parameter.ndim < 2 or "norm" in name else decayed).append(parameter)
+        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": free, "weight_decay": 0.0}]
+        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=config.weight_decay)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: learning_rate_factor(step / self.steps, config, rate)
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def learning_rate_factor(epoch: float, config: TrainingConfig, rate: float) -> float:
+    """Linear from 1 % up, then a cosine down to the final rate (App. A.2)."""
+    warmup = min(config.warmup_epochs, config.epochs)
+    if epoch < warmup:
+        return 0.01 + 0.99 * epoch / warmup
+    final = config.final_learning_rate / rate if rate else 0.0
+    progress = min((epoch - warmup) / max(config.epochs - warmup, 1e-9), 1.0)
+    return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2
+
+
+class Diary(pl.Callback):
+    """Writes metrics and the network after each epoch, and tells the watcher."""
+
+    def __init__(self, run: Path, watcher: Watcher | None) -> None:
+        self.run, self.watcher = run, watcher
+        self.started = self.ended = 0.0
+        self.data_seconds = self.all_seconds = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
+        self.started = self.ended = time.perf_counter()
+        if trainer.is_global_zero and self.watcher:
+            assert isinstance(learner, Learner)
+            self.watcher.start(trainer.max_epochs or 0, learner.steps, trainer.global_step)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
+        self.started = self.ended = time.perf_counter()
+        self.data_seconds = 0.0
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, learner: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self.data_seconds += time.perf_counter() - self.ended
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.is_global_zero and self.watcher:
+            self.watcher.step(trainer.global_step, float(outputs["loss"]))
+        self.ended = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
+        """After validation, which Lightning runs before this."""
+        assert isinstance(learner, Learner)
+        train_seconds = self.ended - self.started
+        row: dict[str, float] = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step}
+        row |= {f"train_{name}": value for name, value in learner.take_means("train").items()}
+        row |= {
+            name.replace("/", "_"): float(value) for name, value in trainer.callback_metrics.items() if "test/" in name
+        }
+        row["learning_rate"] = float(trainer.optimizers[0].param_groups[0]["lr"])
+        row["seconds"] = time.perf_counter() - self.started
+        row["data_share"] = self.data_seconds / train_seconds if train_seconds else 0.0
+        if trainer.is_global_zero:
+            append_row(self.run / "metrics.csv", row)
+            save_model(learner.objective.model, self.run / "model")  # type: ignore[arg-type]
+            if trainer.logger:
+                trainer.logger.log_metrics({f"epoch/{name}": value for name, value in row.items()}, trainer.global_step)
+            if self.watcher:
+                self.watcher.epoch(row)
+
+
+class Checkpoints(pl.Callback):
+    """Keeps the last state and the best one, each written beside its place and then renamed. Must come after Diary."""
+
+    def __init__(self, folder: Path, objective: Objective, config: TrainingConfig) -> None:
+        self.folder, self.every = folder, config.checkpoint_steps
+        self.metric, self.sign = f"test/{objective.monitor}", 1 if objective.higher_is_better else -1
+        self.best = -math.inf
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step % self.every == 0:
+            trainer.save_checkpoint(self.folder / LAST)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
+        score = self.sign * float(trainer.callback_metrics.get(self.metric, -math.inf))
+        improved, self.best = score > self.best, max(score, self.best)
+        trainer.save_checkpoint(self.folder / LAST)
+        if improved:
+            trainer.save_checkpoint(self.folder / BEST)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best = state_dict["best"]
+
+
+class Means(pl.Callback):
+    """Puts the means over the test recordings where checkpoints look for them. Must come before these."""
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
+        assert isinstance(learner, Learner)
+        for name, value in learner.take_means("test").items():
+            learner.log(f"test/{name}", value)
+
+
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """The rows of a run's metrics, one for each epoch."""
+    with path.open(newline="") as file:
+        return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def append_row(path: Path, row: dict[str, float]) -> None:
+    """Add an epoch to the table; an epoch that was there already was trained again after a kill and is replaced."""
+    rows = [old for old in read_rows(path) if old["epoch"] < row["epoch"]] if path.exists() else []
+    with whole_file(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerows([*rows, row])
+
+
+def start_run(
+    recipe: Recipe, store: EventStore, run: Path, task: Task, init: Path | None = None, watcher: Watcher | None = None
+) -> list[str]:
+    """Train in a new folder. Gives what was taken over from `init`, as names of weights."""
+    if is_first_rank() and run.exists() and any(run.iterdir()):
+        raise FileError(run, "exists already. Choose another --out, or go on with it: event2vec train --resume")
+    recipe = replace(recipe, model=replace(recipe.model, sensor=store.sensor, classes=len(store.classes)))
+    objective = build_objective(recipe, store, task)
+    taken = take_over(objective.model, init) if init else []
+    if is_first_rank():
+        run.mkdir(parents=True, exist_ok=True)
+        (run / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
+        facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init) if init else None}
+        (run / "run.json").write_text(json.dumps(facts | environment(), indent=2) + "\n", "utf-8")
+    _fit(recipe, store, run, objective, None, watcher)
+    return taken
+
+
+def resume_run(run: Path, watcher: Watcher | None = None, trainer: dict[str, Any] | None = None) -> None:
+    """Go on from the last checkpoint of a run; one that has none starts again."""
+    facts = read_run(run)
+    recipe = load_recipe(run / "recipe.yaml").with_settings(trainer or {})
+    store = EventStore.open(facts["data"])
+    objective = build_objective(recipe, store, facts["task"])
+    last = run / "checkpoints" / LAST
+    if not last.exists() and facts["init"]:
+        take_over(objective.model, Path(facts["init"]))
+    _fit(recipe, store, run, objective, last if last.exists() else None, watcher)
+
+
+def read_run(run: Path) -> dict[str, Any]:
+    """What run.json holds: task, data and environment."""
+    if not (run / "run.json").is_file():
+        raise FileError(run, "is no run: it has no run.json. A run is a folder that 'event2vec train' wrote")
+    try:
+        facts: dict[str, Any] = json.loads((run / "run.json").read_text("utf-8"))
+        assert {"task", "data", "init"} <= facts.keys()
+    except (ValueError, AssertionError, AttributeError):
+        raise FileError(run / "run.json", "is damaged, expected JSON with task, data and init") from None
+    return facts
+
+
+def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
+    """The network that the recipe describes, with starting weights, in the task that it learns."""
+    seed = recipe.training.seed
+    try:
+        if task == "pretrain":
+            return MaskedReconstruction(build_masked_model(recipe.model, seed=seed), recipe.objective)
+    except ValueError as error:
+        raise Event2VecError(str(error)) from None
+    model = build_model(recipe.model, class_names=store.classes, sampling=recipe.sampling, seed=seed)
+    return Classification(model, recipe.objective)
+
+
+def take_over(model: nn.Module, init: Path) -> list[str]:
+    """Copy all weights but the head's from another network; gives their names."""
+    theirs = load_any_model(init).state_dict()
+    ours = model.state_dict()
+    taken = [name for name in ours if name.startswith(("embed.", "backbone."))]
+    for name in taken:
+        if name not in theirs or theirs[name].shape != ours[name].shape:
+            found = f"has {tuple(theirs[name].shape)}" if name in theirs else "is missing"
+            expected = f"this recipe needs {tuple(ours[name].shape)}"
+            raise FileError(init, f"does not fit: {name} {found}, {expected}. Use the same model settings in both")
+    model.load_state_dict(ours | {name: theirs[name] for name in taken})
+    return taken
+
+
+def is_first_rank() -> bool:
+    from lightning.fabric.utilities.rank_zero import rank_zero_only
+
+    return int(getattr(rank_zero_only, "rank", None) or 0) == 0
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on, and the command that gave it."""
+    return {
+        "event2vec": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.platform(),
+        "threads": torch.get_num_threads(),
+        "devices": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
+        "command": " ".join(["event2vec", *sys.argv[1:]]),
+    }
+
+
+def _fit(
+    recipe: Recipe, store: EventStore, run: Path, objective: Objective, last: Path | None, watcher: Watcher | None
+) -> None:
+    data = TrainingData(recipe, store)
+    tested = data.test_on is not None
+    with _quiet():
+        trainer = _trainer(recipe, run, objective, tested, watcher)
+        steps = steps_in_epoch(len(data.learn_from), recipe.training, trainer.world_size)
+        learner = Learner(objective, recipe, steps, data.learn_from.sources)
+        try:
+            trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True)
+        except SystemExit:
+            if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                raise KeyboardInterrupt from None
+            raise
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Lightning's hints are for programmers; what matters to people is said by the watcher."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _trainer(recipe: Recipe, run: Path, objective: Objective, tested: bool, watcher: Watcher | None) -> pl.Trainer:
+    return pl.Trainer(
+        max_epochs=recipe.training.epochs,
+        accelerator=recipe.trainer.accelerator,
+        devices=recipe.trainer.devices,
+        num_nodes=recipe.trainer.num_nodes,
+        strategy=recipe.trainer.strategy,
+        precision=recipe.trainer.precision,  # type: ignore[arg-type]
+        gradient_clip_val=recipe.training.clip or None,
+        limit_val_batches=None if tested else 0,
+        logger=TensorBoardLogger(run, name="", version="tensorboard"),
+        callbacks=[Means(), Diary(run, watcher), Checkpoints(run / "checkpoints", objective, recipe.training)],
+        enable_checkpointing=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        log_every_n_steps=10,
+    )
