@@ -3,6 +3,7 @@
 A recording flows down this list, and every file does one step of it:
 
     errors, atomic      what goes wrong; files that appear whole or not at all
+    randomness          generators seeded by (seed, epoch, index)
     machine             settings that make torch quicker on a CPU
     events              Sensor, Events, EventBatch: the only types that travel between files
     io/                 file <-> Events
@@ -16,6 +17,11 @@ A recording flows down this list, and every file does one step of it:
     backbone, heads     Transformer blocks, pooling; tokens -> classes or hidden events (Eq. 11)
     model               ModelConfig, Classifier, MaskedEventModel
     checkpoint          networks on disk; the authors' checkpoints
+    masking, augment    what pre-training hides (App. A.5); changes that keep the class (App. A.9)
+    objectives          classification and masked reconstruction: batch -> loss and metrics
+    recipe              all settings of a training; recipes/*.yaml
+    loading, training   recordings -> batches; Lightning, runs, checkpoints
+    evaluate            accuracy as mean and deviation, class by class
     figures/            pictures of events
     benchmark/          speed and memory, measured against alternatives on the same machine
     cli/                one file for each verb: parse, call, print
@@ -45,6 +51,8 @@ if TYPE_CHECKING:
     from event2vec.model import ModelConfig as ModelConfig
     from event2vec.model import Prediction as Prediction
     from event2vec.model import build_model as build_model
+    from event2vec.recipe import Recipe as Recipe
+    from event2vec.recipe import load_recipe as load_recipe
     from event2vec.sampling import Sampling as Sampling
     from event2vec.sampling import sample_uniform as sample_uniform
     from event2vec.store import EventStore as EventStore
@@ -73,6 +81,8 @@ _HOMES = {
     "save_model": "checkpoint",
     "load_model": "checkpoint",
     "import_checkpoint": "checkpoint",
+    "Recipe": "recipe",
+    "load_recipe": "recipe",
 }
 __all__ = list(_HOMES)  # in flow order
 

@@ -4,9 +4,10 @@ Each transform draws its parameters and applies them in two steps. A policy turn
 for each recording; events that end outside the sensor are dropped after all of them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -15,21 +16,27 @@ from torch import Tensor
 from event2vec.events import COLUMNS, EventBatch
 
 
-class Transform(Protocol):
+class Transform(ABC):
     """One change to a batch: parameters for each row, then their exact effect."""
 
+    @abstractmethod
     def draw(self, batch: EventBatch, generator: torch.Generator) -> Any: ...
 
+    @abstractmethod
     def apply(self, batch: EventBatch, parameters: Any) -> EventBatch: ...
 
 
+def _unit(batch: EventBatch, columns: int, generator: torch.Generator) -> Tensor:
+    """U(0, 1) for each row, in `columns` columns."""
+    return torch.rand(len(batch), columns, generator=generator, device=batch.x.device)
+
+
 def _uniform(batch: EventBatch, low: float, high: float, columns: int, generator: torch.Generator) -> Tensor:
-    """U(low, high) for each row, in `columns` columns."""
-    return low + (high - low) * torch.rand(len(batch), columns, generator=generator, device=batch.x.device)
+    return low + (high - low) * _unit(batch, columns, generator)
 
 
 @dataclass(frozen=True)
-class Resize:
+class Resize(Transform):
     """(x, y) becomes (s_x x, s_y y)."""
 
     spread: float
@@ -43,7 +50,7 @@ class Resize:
 
 
 @dataclass(frozen=True)
-class Rotate:
+class Rotate(Transform):
     """Turn each recording about the sensor's centre by its own angle."""
 
     degrees: float
@@ -59,7 +66,7 @@ class Rotate:
 
 
 @dataclass(frozen=True)
-class Shear:
+class Shear(Transform):
     """x moves by a share of y and y by a share of x, both as they were, about the sensor's centre."""
 
     spread: float
@@ -74,20 +81,20 @@ class Shear:
 
 
 @dataclass(frozen=True)
-class Flip:
+class Flip(Transform):
     """Mirror left and right, for a share of the recordings."""
 
     share: float
 
     def draw(self, batch: EventBatch, generator: torch.Generator) -> Bool[Tensor, "batch 1"]:
-        return _uniform(batch, 0, 1, 1, generator) < self.share
+        return _unit(batch, 1, generator) < self.share
 
     def apply(self, batch: EventBatch, parameters: Bool[Tensor, "batch 1"]) -> EventBatch:
         return replace(batch, x=torch.where(parameters, batch.sensor.width - 1 - batch.x, batch.x))
 
 
 @dataclass(frozen=True)
-class Translate:
+class Translate(Transform):
     """Move by whole or part pixels in x and in y."""
 
     pixels: float
@@ -100,7 +107,7 @@ class Translate:
 
 
 @dataclass(frozen=True)
-class Erase:
+class Erase(Transform):
     """Drop the events of one rectangle, for a share of the recordings."""
 
     side: float
@@ -109,7 +116,7 @@ class Erase:
 
     def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 4"]:
         """Centre x, centre y, width, height; a width below 0 erases nothing."""
-        unit = _uniform(batch, 0, 1, 5, generator)
+        unit = _unit(batch, 5, generator)
         centre_x, centre_y = unit[:, 0] * (batch.sensor.width - 1), unit[:, 1] * (batch.sensor.height - 1)
         width = torch.where(unit[:, 4] < self.share, unit[:, 2] * self.side, -1)
         return torch.stack([centre_x, centre_y, width, unit[:, 3] * self.side], dim=1)
@@ -121,7 +128,7 @@ class Erase:
 
 
 @dataclass(frozen=True)
-class DropChunks:
+class DropChunks(Transform):
     """Drop stretches of neighbouring events; they may overlap, or lie in the padding."""
 
     chunks: int
@@ -154,7 +161,7 @@ class Policy:
         """A row that would lose all its events keeps them as they were."""
         changed = batch
         for transform in self.transforms:
-            on = _uniform(batch, 0, 1, 1, generator) < self.probability
+            on = _unit(batch, 1, generator) < self.probability
             changed = _choose(on, transform.apply(changed, transform.draw(changed, generator)), changed)
         changed = drop_outside(changed)
         return _choose(changed.valid.any(dim=1, keepdim=True), changed, batch)
@@ -230,7 +237,7 @@ class AugmentConfig:
 
 def forget_intensity(batch: EventBatch, share: float, generator: torch.Generator) -> EventBatch:
     """Set rho to 1 in a share of the recordings."""
-    forgotten = _uniform(batch, 0, 1, 1, generator) < share
+    forgotten = _unit(batch, 1, generator) < share
     return replace(batch, rho=torch.where(forgotten, batch.valid.to(batch.rho.dtype), batch.rho))
 
 

@@ -5,6 +5,7 @@ import hashlib
 import os
 import shutil
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -65,11 +66,13 @@ def open_for_training(
     sampling: Sampling,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    wait: bool = False,
 ) -> Report:
     """A store that training can read as it is, from a store or from a data set as downloaded.
 
     A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
-    epoch: each recording has one set of them. Work that was done before is found again.
+    epoch: each recording has one set of them. Work that was done before is found again. With `wait`, another process
+    does it: where several train together, the first prepares.
     """
     clusters = sampling.length if sampling.method == "clusters" else None
     if data is None and dataset != "digits":
@@ -82,6 +85,8 @@ def open_for_training(
     else:
         parts = [open_dataset(dataset, data, split) for split in SPLITS]
     folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
+    while wait and not folder.exists():
+        time.sleep(0.5)
     return prepare(parts, folder, workers, progress, clusters)
 
 

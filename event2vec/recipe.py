@@ -57,8 +57,6 @@ class TrainingConfig:
     """Steps between checkpoints, which a stopped training goes on from; one more is written after each epoch."""
     seed: int = 0
     """Decides starting weights and every draw."""
-    compile: bool = False
-    """Compile the network with torch.compile: quicker steps after a slow start."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "repeats", "batch", "checkpoint_steps"):
@@ -250,7 +248,7 @@ def _set(section: Any, path: list[str], value: Any, name: str) -> Any:
 
 def _nearest(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return f", did you mean {near[0]}?" if near else ""
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _plain(value: Any) -> Any:

@@ -15,35 +15,32 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Sampler
-from torch.utils.data import Dataset as TorchDataset
+from torch.utils.data import DataLoader
 
 from event2vec import __version__
 from event2vec.atomic import whole_file
 from event2vec.checkpoint import load_any_model, save_model
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import EventBatch, Events
+from event2vec.loading import STEPS, Batch, Batches, Recordings, collate, steps_in_epoch
 from event2vec.model import build_masked_model, build_model
 from event2vec.objectives import Classification, MaskedReconstruction, Objective, Outcome
 from event2vec.randomness import seeded
 from event2vec.recipe import Recipe, TrainingConfig, load_recipe
-from event2vec.sampling import Sampling
 from event2vec.store import EventStore
 
 Task = Literal["train", "pretrain"]
-Batch = tuple[EventBatch, Tensor, list[int]]
-STEPS = 2**32  # added to the index of a step's draws, so that they never are those of a recording
 LAST, BEST = "last.ckpt", "best.ckpt"
 
 
+@runtime_checkable
 class Watcher(Protocol):
     """Told how training goes; the command line shows it to people."""
 
@@ -52,67 +49,6 @@ class Watcher(Protocol):
     def step(self, step: int, loss: float) -> None: ...
 
     def epoch(self, row: dict[str, float]) -> None: ...
-
-
-@dataclass(frozen=True)
-class Recordings(TorchDataset[tuple[Events, int, int]]):
-    """What one rank reads: a recording and its draw, by (round, index)."""
-
-    store: EventStore
-    sampling: Sampling
-    seed: int
-
-    def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
-        draw, index = key
-        generator = seeded(self.seed, draw, index)
-        if self.sampling.method == "random":
-            events, label = self.store.sample(index, self.sampling.length, generator)
-        else:
-            events, label = self.store[index]
-            events = self.sampling.shorten(events, generator)
-        return events, label, index
-
-
-def collate(items: list[tuple[Events, int, int]]) -> Batch:
-    recordings, labels, indices = zip(*items, strict=True)
-    return EventBatch.pad(recordings), torch.tensor(labels), list(indices)
-
-
-class Batches(Sampler[list[tuple[int, int]]]):
-    """The batches of one rank in one epoch, each recording as (round, index).
-
-    All ranks shuffle alike and take their own part of each step, so shards never overlap. What does not fill a step is
-    left for another epoch; a data set smaller than a step is filled up from its start. The first epoch starts at batch
-    `skip`: that is where a stopped training goes on.
-    """
-
-    def __init__(self, count: int, config: TrainingConfig, rank: int, ranks: int, skip: int) -> None:
-        self.count, self.config, self.rank, self.ranks, self.skip = count, config, rank, ranks, skip
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Called by Lightning before each epoch."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return steps_in_epoch(self.count, self.config, self.ranks)
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        rounds = range(self.epoch * self.config.repeats, (self.epoch + 1) * self.config.repeats)
-        keys = [(draw, index) for draw in rounds for index in self._shuffled(draw)]
-        size = self.config.batch * self.ranks
-        keys = (keys * -(-size // len(keys)))[: max(len(keys), size)]
-        skip, self.skip = self.skip, 0
-        for step in range(skip, len(self)):
-            first = step * size + self.rank * self.config.batch
-            yield keys[first : first + self.config.batch]
-
-    def _shuffled(self, draw: int) -> list[int]:
-        return torch.randperm(self.count, generator=seeded(self.config.seed, draw, STEPS)).tolist()
-
-
-def steps_in_epoch(count: int, config: TrainingConfig, ranks: int) -> int:
-    return max(count * config.repeats // (config.batch * ranks), 1)
 
 
 class TrainingData(pl.LightningDataModule):
@@ -149,7 +85,6 @@ class TrainingData(pl.LightningDataModule):
             collate_fn=collate,
             num_workers=workers,
             persistent_workers=workers > 0,
-            multiprocessing_context="spawn" if workers else None,  # a fork would take torch's threads along half
             pin_memory=torch.cuda.is_available(),
         )
 
@@ -271,7 +206,7 @@ class Diary(pl.Callback):
         """After validation, which Lightning runs before this."""
         assert isinstance(learner, Learner)
         train_seconds = self.ended - self.started
-        row: dict[str, float] = {"epoch": trainer.current_epoch + 1, "step": trainer.global_step}
+        row: dict[str, float] = {"epoch": trainer.current_epoch + 1.0, "step": float(trainer.global_step)}
         row |= {f"train_{name}": value for name, value in learner.take_means("train").items()}
         row |= {
             name.replace("/", "_"): float(value) for name, value in trainer.callback_metrics.items() if "test/" in name

@@ -21,15 +21,16 @@ def shared_data() -> Path:
     return SHARED
 
 
+def make_recording(count: int, seed: int = 0, sensor: Sensor = SMALL, duration: int = 300_000) -> Events:
+    random = np.random.default_rng((seed, 0, count))
+    x, y = random.integers(0, sensor.width, count), random.integers(0, sensor.height, count)
+    t = np.sort(random.integers(0, duration, count))
+    return Events.from_arrays(x, y, t, random.integers(0, 2, count), sensor=sensor)
+
+
 @pytest.fixture
 def make_events() -> Callable[..., Events]:
-    def make(count: int, seed: int = 0, sensor: Sensor = SMALL, duration: int = 300_000) -> Events:
-        random = np.random.default_rng((seed, 0, count))
-        x, y = random.integers(0, sensor.width, count), random.integers(0, sensor.height, count)
-        t = np.sort(random.integers(0, duration, count))
-        return Events.from_arrays(x, y, t, random.integers(0, 2, count), sensor=sensor)
-
-    return make
+    return make_recording
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,11 @@ ROOT = PACKAGE.parent
 
 # Imports point up this list, never down; neighbours on one line may import each other.
 LAYERS = [
-    {"errors", "events", "atomic", "machine"},
+    {"errors", "events", "atomic", "machine", "randomness"},
     {"io", "sampling", "clustering", "kmeans_baselines", "augment", "masking"},
     {"store", "datasets", "embedding", "attention"},
     {"prepare", "backbone", "heads", "model", "checkpoint"},
-    {"objectives", "recipe", "training"},
+    {"objectives", "recipe", "loading", "training"},
     {"evaluate", "probe", "figures", "benchmark"},
     {"cli"},
 ]
@@ -65,7 +65,10 @@ def test_imports_point_up(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_heavy_packages_are_imported_where_they_are_used(path):
-    assert not {module.split(".")[0] for module in imported(path, top_level_only=True)} & HEAVY
+    # training.py is made of Lightning's classes, and is itself imported where it is used.
+    allowed = {"lightning"} if path.name == "training.py" else set()
+    assert not {module.split(".")[0] for module in imported(path, top_level_only=True)} & HEAVY - allowed
+    assert "event2vec.training" not in set(imported(path, top_level_only=True))
 
 
 def test_forbidden_packages_are_not_asked_for():

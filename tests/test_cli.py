@@ -54,7 +54,7 @@ def test_a_wrong_call_gets_one_line_in_the_users_own_words(capsys):
     for arguments, message in (
         (["prepare", "folder"], "required: out. See 'event2vec prepare --help'"),
         (["prepare", "folder", "--out", "x", "--workers", "two"], 'key "workers"'),
-        (["info", "a", "--sensr", "demo.raw"], "unrecognized arguments: --sensr demo.raw. See"),
+        (["info", "a", "--sensr", "demo.raw"], "unknown option --sensr, did you mean --sensor? See"),
     ):
         assert run(*arguments) == 2
         error = capsys.readouterr().err
@@ -215,11 +215,13 @@ def test_demo_builds_the_digits_and_draws_them(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(digits, "FRAMES", 30)  # fewer frames: the same steps in a fifth of the time
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
-    assert run("demo", "--out", tmp_path / "demo", "--workers", "1") == 0
-    error = capsys.readouterr().err
-    assert "1,437 recordings to train on" in error
-    assert "360 recordings to test on" in error
-    assert (tmp_path / "demo" / "digits.png").read_bytes().startswith(b"\x89PNG")
+    assert run("demo", "--out", tmp_path / "demo", "--workers", "1", "--epochs", "1") == 0
+    said = capsys.readouterr()
+    assert "1,437 recordings to train on and 360 to test on" in said.err
+    assert "accuracy" in said.out
+    page = (tmp_path / "demo/report.html").read_text("utf-8")
+    assert page.count("<img") == 12, "ten recordings, the curves and the confusion matrix"
+    assert "http" not in page.replace("http-equiv", ""), "nothing is loaded from elsewhere"
 
 
 def test_benchmark_names_a_folder_that_is_missing(tmp_path, capsys):

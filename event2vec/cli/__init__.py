@@ -1,13 +1,14 @@
 """The command line: one file for each verb. The only code that prints or exits."""
 
+import difflib
 import os
 import re
 import sys
 import warnings
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from event2vec import __version__
 
@@ -17,6 +18,10 @@ VERBS = {
     "info": "what is in a recording of any format",
     "convert": "write a recording in another format, whole or in part",
     "prepare": "turn a data set into a store that training reads",
+    "train": "train a classifier on a data set or on your own recordings",
+    "pretrain": "train without labels, by hiding events",
+    "evaluate": "how good a trained network is, class by class",
+    "predict": "classify recordings",
     "benchmark": "measure speed and memory against the alternatives on this machine",
 }
 
@@ -28,7 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     warnings.showwarning = _show_warning
     try:
-        options = build_parser().parse_args(arguments)
+        arguments = sys.argv[1:] if arguments is None else arguments
+        options = build_parser(arguments[0] if arguments else "").parse_args(arguments)
         tune_cpu()
         status = import_module(f"event2vec.cli.{options.verb}").run(options[options.verb])
         sys.stdout.flush()
@@ -47,8 +53,24 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
+class Help(DefaultHelpFormatter):
+    """Help as the verbs' files write it, line by line."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(indent + line for line in text.strip().splitlines())
+
+    def _get_help_string(self, action: Any) -> str:
+        """jsonargparse says '(default: null)' where there is none."""
+        return str(action.help) if action.default is None else super()._get_help_string(action)
+
+
 class Parser(ArgumentParser):
     """A wrong call gets one line, and the place where the right ones are explained."""
+
+    options: ClassVar[list[str]] = []  # of the verb that was called
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, formatter_class=Help, **settings)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         message = " ".join(message.split()).rstrip(".")
@@ -57,11 +79,16 @@ class Parser(ArgumentParser):
         if key := re.search(rf"(required: |Parser key \")({'|'.join(VERBS)})\.", message):
             verb = key[2]
             message = message.replace(f"{verb}.", "")
-        print(f"event2vec: {message}. See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
+        if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+            near = difflib.get_close_matches(unknown[1], Parser.options, n=1)
+            message = f"unknown option {unknown[1]}" + (f", did you mean {near[0]}?" if near else "")
+        end = "" if message.endswith("?") else "."
+        print(f"event2vec: {message}{end} See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
         sys.exit(2)
 
 
-def build_parser() -> ArgumentParser:
+def build_parser(wanted: str) -> ArgumentParser:
+    """The parser of all verbs; only the one that is wanted loads its arguments, so that --help is quick."""
     parser = Parser(
         prog="event2vec",
         description="Read event-camera recordings the way a language model reads words.",
@@ -70,9 +97,12 @@ def build_parser() -> ArgumentParser:
     )
     verbs = parser.add_subcommands(dest="verb", metavar="VERB", required=True, title="verbs")
     for verb, summary in VERBS.items():
-        module = import_module(f"event2vec.cli.{verb}")
-        command = Parser(description=module.__doc__)
-        module.add_arguments(command)
+        command = Parser()
+        if verb == wanted:
+            module = import_module(f"event2vec.cli.{verb}")
+            command = Parser(description=module.__doc__)
+            module.add_arguments(command)
+            Parser.options = list(command._option_string_actions)
         verbs.add_subcommand(verb, command, help=summary)
     return parser
 

@@ -1,0 +1,105 @@
+"""Say how good a trained network is: accuracy as mean and deviation over independent draws, and class by class.
+
+Evaluates on the test recordings that the run was trained beside, or on those of --data. The confusion matrix and all
+figures are written to RUN/evaluation.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.cli.options import add_json_option
+from event2vec.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from event2vec.evaluate import Evaluation
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run, or a folder with a saved network")
+    parser.add_argument("--data", metavar="PATH", help="a store or a data set as downloaded (default: the run's own)")
+    parser.add_argument("--split", default="test", metavar="NAME", help="which recordings of it")
+    parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
+    parser.add_argument("--vote", type=int, default=1, metavar="K", help="average the scores of K draws in each answer")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+    add_json_option(parser)
+
+
+def run(options: Namespace) -> None:
+    evaluation = evaluate_run(
+        Path(options.run), options.data, options.split, options.repeats, options.vote, options.workers
+    )
+    if options.json:
+        print(json.dumps(evaluation.facts(), indent=2))
+    else:
+        print_evaluation(evaluation)
+    print(f"The confusion matrix is drawn in {Path(options.run) / 'evaluation/confusion.png'}", file=sys.stderr)
+
+
+def evaluate_run(
+    run: Path, data: str | None, split: str = "test", repeats: int = 10, vote: int = 1, workers: int = 1
+) -> "Evaluation":
+    """Evaluate, and keep figures and picture beside the network."""
+    from event2vec.atomic import whole_file
+    from event2vec.checkpoint import load_model
+    from event2vec.evaluate import evaluate
+    from event2vec.figures.confusion import draw_confusion
+    from event2vec.prepare import open_for_training
+
+    model = load_model(run)
+    data, dataset = _data_of(run, data)
+    with progress_bar("preparing") as progress:
+        store = open_for_training(data, dataset, model.sampling, workers, progress).store
+    with progress_bar("evaluating") as progress:
+        evaluation = evaluate(model, store.split(split), repeats, vote, progress=progress)
+    folder = run / "evaluation"
+    with whole_file(folder / "evaluation.json") as temporary:
+        temporary.write_text(json.dumps(evaluation.facts(), indent=2) + "\n", "utf-8")
+    title = f"{run.name}: {100 * evaluation.accuracy:.1f} % of {evaluation.recordings} recordings"
+    draw_confusion(evaluation.confusion, evaluation.class_names, folder / "confusion.png", title)
+    return evaluation
+
+
+def _data_of(run: Path, data: str | None) -> tuple[str, str]:
+    """Where the recordings are, and what they are when that is no store."""
+    from event2vec.errors import Event2VecError
+    from event2vec.recipe import load_recipe
+
+    recipe = run / "recipe.yaml"
+    dataset = load_recipe(recipe).data.dataset if recipe.is_file() else "folder"
+    if data is not None:
+        return data, dataset
+    facts = run / "run.json"
+    if not facts.is_file():
+        raise Event2VecError(f"{run} does not say what it was trained on; name the recordings with --data")
+    return json.loads(facts.read_text("utf-8"))["data"], dataset
+
+
+def print_evaluation(evaluation: "Evaluation") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for name in ("class", "recordings", "right", "most often taken for"):
+        table.add_column(name, justify="left" if name in ("class", "most often taken for") else "right")
+    confusion = evaluation.confusion
+    for number, (name, share) in enumerate(evaluation.per_class.items()):
+        wrong = confusion[number].copy()
+        wrong[number] = 0
+        mistake = f"{evaluation.class_names[int(wrong.argmax())]} ({wrong.max() / confusion[number].sum():.0%})"
+        count = confusion[number].sum() // evaluation.repeats
+        table.add_row(name, f"{count:,}", "-" if share is None else f"{share:.1%}", mistake if wrong.any() else "")
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table)
+    draws = f"{evaluation.repeats} draws" if evaluation.repeats > 1 else "one draw"
+    if evaluation.vote > 1:
+        draws += f" of {evaluation.vote} votes each"
+    spread = f" ± {100 * evaluation.accuracy_std:.2f}" if evaluation.repeats > 1 else ""
+    print(f"accuracy {100 * evaluation.accuracy:.2f}{spread} % on {evaluation.recordings:,} recordings, {draws}")
+    if evaluation.top5 is not None:
+        print(f"among the best five: {100 * evaluation.top5:.2f} %")

@@ -1,0 +1,95 @@
+"""Classify recordings of any format: a table with the answer and the scores of each.
+
+A recording of another sensor size is scaled to the network's, and that is said. A file that cannot be read is reported,
+the others are answered, and the exit code is 2.
+"""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.cli.options import add_json_option, add_reading_options, reading_options
+
+if TYPE_CHECKING:
+    from event2vec.events import Events
+    from event2vec.model import Classifier, Prediction
+
+SHOWN = 3  # best answers in the table; JSON has all
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run, or a folder with a saved network")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="recordings, in any format")
+    parser.add_argument("--vote", type=int, default=1, metavar="K", help="average the scores of K draws of the events")
+    add_reading_options(parser)
+    add_json_option(parser)
+
+
+def run(options: Namespace) -> int:
+    from event2vec.checkpoint import load_model
+    from event2vec.errors import Event2VecError, FileError
+    from event2vec.io import read_events
+
+    if options.vote < 1:
+        raise Event2VecError(f"--vote must be at least 1, got {options.vote}")
+    model = load_model(options.run)
+    rows = 2 * model.config.sensor.width * model.config.sensor.height
+    if model.sampling.method == "random" and len(options.files) * options.vote * model.sampling.length > rows:
+        model = model.with_table()  # more events will be read than it has rows
+    settings = reading_options(options)
+    answers: list[dict[str, Any]] = []
+    for file in options.files:
+        try:
+            events = read_events(file, **settings)
+            if len(events) == 0:
+                raise FileError(file, "holds no events, so there is nothing to classify")
+            answers.append({"file": str(file), **answer(model, events, options.vote)})
+        except Event2VecError as error:
+            answers.append({"file": str(file), "error": str(error)})
+    good = [row for row in answers if "error" not in row]
+    if options.json:
+        print(json.dumps(answers, indent=2))
+    elif good:
+        _print_table(good)
+    for row in answers:
+        if row.get("scaled_from"):
+            said = f"scaled from {row['scaled_from']} to the {model.config.sensor} that the network reads"
+            print(f"event2vec: {row['file']}: {said}", file=sys.stderr)
+        if "error" in row:
+            print(f"event2vec: {row['error']}", file=sys.stderr)
+    return 0 if len(good) == len(answers) else 2
+
+
+def answer(model: "Classifier", events: "Events", vote: int = 1) -> dict[str, Any]:
+    """The answer for one recording, the best class first."""
+    import torch
+
+    from event2vec.randomness import seeded
+
+    predictions: list[Prediction] = [model.predict(events, seeded(0, draw, 0)) for draw in range(vote)]
+    scores = torch.stack([prediction.scores for prediction in predictions]).mean(dim=0)
+    order = scores.argsort(descending=True).tolist()
+    return {
+        "label": order[0],
+        "name": model.class_names[order[0]],
+        "scores": {model.class_names[label]: float(scores[label]) for label in order},
+        "events": len(events),
+        "scaled_from": str(events.sensor) if events.sensor != model.config.sensor else None,
+    }
+
+
+def _print_table(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    table.add_column("file", overflow="fold")
+    table.add_column("events", justify="right")
+    table.add_column("answer")
+    table.add_column("scores")
+    for row in rows:
+        best = list(row["scores"].items())[:SHOWN]
+        table.add_row(row["file"], f"{row['events']:,}", row["name"], "  ".join(f"{n} {s:.1%}" for n, s in best))
+    Console(width=None if sys.stdout.isatty() else 160).print(table)

@@ -1,0 +1,173 @@
+"""How `train` and `pretrain` read recipes, open data and go on with runs: both do the same with another objective."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.cli.progress import TrainingProgress, progress_bar
+
+if TYPE_CHECKING:
+    from event2vec.prepare import Report
+    from event2vec.recipe import Recipe
+    from event2vec.training import Task
+
+
+SHOWN = 5  # recordings that could not be used and are named
+
+
+def add_recipe_arguments(parser: ArgumentParser) -> None:
+    from event2vec.recipe import recipe_names, setting_names
+
+    verb = "RECIPE [--data PATH] [--out RUN] [--init RUN] [settings]  or  --resume RUN"
+    parser.usage = f"%(prog)s {verb}"
+    names = ", ".join(recipe_names())
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help=f"a recipe: {names}; or a file that ends in .yaml")
+    parser.add_argument(
+        "--data", metavar="PATH", help="a store, or the data set as downloaded, which is prepared first"
+    )
+    parser.add_argument("--out", metavar="RUN", help="the folder of the run (default: runs/ and a name, numbered)")
+    parser.add_argument("--init", metavar="RUN", help="start from this network, all but its head")
+    parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
+    parser.add_argument("--print-config", action="store_true", help="print all settings as YAML, and train nothing")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+    settings = parser.add_argument_group("settings, which override the recipe's")
+    for name, explanation in setting_names():
+        settings.add_argument(f"--{name}", dest=_key(name), metavar="X", help=explanation)
+
+
+def _key(name: str) -> str:
+    """What the parser calls a setting: with points it would take --data.workers for a part of --data."""
+    return "setting_" + name.replace(".", "__")
+
+
+def read_recipe(options: Namespace) -> "Recipe":
+    from event2vec.errors import Event2VecError
+    from event2vec.recipe import load_recipe, recipe_names
+
+    if options.recipe is None:
+        raise Event2VecError(f"RECIPE is missing; there are {', '.join(recipe_names())}, or name a .yaml file")
+    return load_recipe(options.recipe).with_settings(_overrides(options))
+
+
+def _overrides(options: Namespace) -> dict[str, Any]:
+    """Settings that were given on the command line, as YAML reads them."""
+    import yaml
+
+    from event2vec.recipe import setting_names
+
+    given = {name: options.get(_key(name)) for name, _ in setting_names()}
+    return {name: yaml.safe_load(value) for name, value in given.items() if value is not None}
+
+
+def run_task(options: Namespace, task: "Task") -> None:
+    from event2vec.errors import Event2VecError
+
+    if options.resume is not None:
+        for name in ("recipe", "data", "out", "init"):
+            if options[name] is not None:
+                raise Event2VecError(f"--resume goes on as the run began; leave {name.upper()} out")
+        strange = [name for name in _overrides(options) if not name.startswith("trainer.")]
+        if strange:
+            raise Event2VecError(f"--resume goes on as the run began; leave --{strange[0]} out")
+        _resume(Path(options.resume), _overrides(options))
+        return
+    recipe = read_recipe(options)
+    if options.print_config:
+        print(recipe.to_yaml(), end="")
+        return
+    start(recipe, options.data, options.out, task, options.init, options.workers)
+
+
+def start(
+    recipe: "Recipe",
+    data: str | None,
+    out: str | None,
+    task: "Task",
+    init: str | None = None,
+    workers: int = 1,
+) -> Path:
+    """Prepare the data if need be, train, and say where the run is."""
+    from event2vec.training import is_first_rank, start_run
+
+    report = _open_data(recipe, data, workers, wait=not is_first_rank())
+    run = Path(out) if out else free_name(_run_name(recipe, data))
+    if is_first_rank():
+        _introduce(report, run)
+    with _stoppable(run, task), TrainingProgress() as watcher:
+        taken = start_run(recipe, report.store, run, task, Path(init) if init else None, watcher)
+    if taken:
+        print(f"Began with {len(taken)} weights of {init}, all but the head", file=sys.stderr)
+    _finish(run)
+    return run
+
+
+def _introduce(report: "Report", run: Path) -> None:
+    store = report.store
+    for note in report.rejected[:SHOWN]:
+        print(f"event2vec: warning: not used: {note.source}: {note.message}", file=sys.stderr)
+    if len(report.rejected) > SHOWN:
+        print(f"event2vec: warning: {len(report.rejected) - SHOWN} more not used, see {store.folder}", file=sys.stderr)
+    print(
+        f"{store.splits.count('train'):,} recordings to train on and {store.splits.count('test'):,} to test on, "
+        f"{len(store.classes)} classes, sensor {store.sensor}. The run: {run}",
+        file=sys.stderr,
+    )
+
+
+def _resume(run: Path, trainer: dict[str, Any]) -> None:
+    from event2vec.training import read_run, resume_run
+
+    task = read_run(run)["task"]
+    with _stoppable(run, task), TrainingProgress() as watcher:
+        resume_run(run, watcher, trainer)
+    _finish(run)
+
+
+def _open_data(recipe: "Recipe", data: str | None, workers: int, wait: bool) -> "Report":
+    from event2vec.prepare import open_for_training
+
+    with progress_bar(f"preparing {recipe.data.dataset}") as progress:
+        return open_for_training(data, recipe.data.dataset, recipe.sampling, workers, progress, wait)
+
+
+def _run_name(recipe: "Recipe", data: str | None) -> Path:
+    """A folder of one's own recordings gives its name; a known data set is called as its recipe."""
+    own = recipe.data.dataset == "folder" and data
+    return Path("runs") / (Path(data).resolve().name if own and data else recipe.name)
+
+
+def free_name(path: Path) -> Path:
+    number = 1
+    free = path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
+@contextmanager
+def _stoppable(run: Path, task: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"event2vec: go on with: event2vec {task} --resume {run}", file=sys.stderr)
+        raise
+
+
+def _finish(run: Path) -> None:
+    from event2vec.figures.curves import draw_curves
+    from event2vec.training import is_first_rank, read_rows
+
+    if not is_first_rank() or not (run / "metrics.csv").exists():
+        return
+    rows = read_rows(run / "metrics.csv")
+    draw_curves(rows, run / "curves.png", f"Training of {run.name}")
+    share = sum(row["data_share"] * row["seconds"] for row in rows) / sum(row["seconds"] for row in rows)
+    print(f"Reading data took {100 * share:.1f} % of the training steps' time", file=sys.stderr)
+    print(f"The network is in {run / 'model'}, its curves in {run / 'curves.png'}", file=sys.stderr)

@@ -1,0 +1,126 @@
+"""How good a trained network is: accuracy as mean and deviation over independent draws, class by class."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from event2vec.errors import Event2VecError, FileError
+from event2vec.loading import Recordings, collate
+from event2vec.model import Classifier
+from event2vec.store import EventStore
+
+SEED = 1  # draws of the evaluation are not those of training
+MANY = 10  # with more classes than this, the five best answers count too
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `evaluate` found."""
+
+    class_names: tuple[str, ...]
+    recordings: int
+    repeats: int
+    vote: int
+    accuracies: tuple[float, ...]  # one for each repeat
+    top5: float | None  # share of recordings with the right answer among the best five
+    confusion: NDArray[np.int64]  # true class by answer, over all repeats
+
+    @property
+    def accuracy(self) -> float:
+        return float(np.mean(self.accuracies))
+
+    @property
+    def accuracy_std(self) -> float:
+        """Over repeats, as the paper gives it; 0 where there is but one."""
+        return float(np.std(self.accuracies))
+
+    @property
+    def per_class(self) -> dict[str, float | None]:
+        """The share of each class that was recognised; None for a class without recordings."""
+        counts, right = self.confusion.sum(axis=1), self.confusion.diagonal()
+        pairs = zip(self.class_names, counts, right, strict=True)
+        return {name: float(hits / count) if count else None for name, count, hits in pairs}
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "accuracy": self.accuracy,
+            "accuracy_std": self.accuracy_std,
+            "accuracies": list(self.accuracies),
+            "top5": self.top5,
+            "per_class": self.per_class,
+            "confusion": self.confusion.tolist(),
+            "class_names": list(self.class_names),
+            "recordings": self.recordings,
+            "repeats": self.repeats,
+            "vote": self.vote,
+        }
+
+
+def evaluate(
+    model: Classifier,
+    store: EventStore,
+    repeats: int = 10,
+    vote: int = 1,
+    batch: int = 32,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Classify all recordings `repeats` times, each time with draws of their own.
+
+    With `vote`, each answer is the mean over so many draws. Clusters are the same every time: one repeat, one draw.
+    """
+    if repeats < 1 or vote < 1:
+        raise Event2VecError(f"--repeats and --vote must be at least 1, got {repeats} and {vote}")
+    _check(model, store)
+    if model.sampling.repeatable:
+        repeats = vote = 1
+    labels, classes = store.labels, model.config.classes
+    confusion = np.zeros((classes, classes), np.int64)
+    accuracies, among_five = [], []
+    for repeat in range(repeats):
+        draws = range(repeat * vote, (repeat + 1) * vote)
+        scores = sum(classify_store(model, store, draw, batch, _part(progress, draw, repeats * vote)) for draw in draws)
+        assert not isinstance(scores, int)
+        answers = scores.argmax(axis=1)
+        np.add.at(confusion, (labels, answers), 1)
+        accuracies.append(float((answers == labels).mean()))
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+        among_five.append(float((best == labels[:, None]).any(axis=1).mean()))
+    top5 = float(np.mean(among_five)) if classes > MANY else None
+    return Evaluation(model.class_names, len(store), repeats, vote, tuple(accuracies), top5, confusion)
+
+
+def _check(model: Classifier, store: EventStore) -> None:
+    if len(store) == 0:
+        raise FileError(store.folder, "has no recordings to evaluate on")
+    if store.classes != model.class_names:
+        found, expected = ", ".join(store.classes[:5]), ", ".join(model.class_names[:5])
+        raise FileError(store.folder, f"has the classes {found}..., the network was trained on {expected}...")
+    if store.sensor != model.config.sensor:
+        raise FileError(store.folder, f"has a sensor of {store.sensor}, the network reads {model.config.sensor}")
+
+
+@torch.no_grad()
+def classify_store(
+    model: Classifier, store: EventStore, draw: int, batch: int, progress: Callable[[int, int], None]
+) -> NDArray[np.float64]:
+    """Probabilities of each class for each recording, with one draw of its events."""
+    model.eval()
+    device = next(model.parameters()).device
+    recordings = Recordings(store, model.sampling, SEED)
+    scores = []
+    for start in range(0, len(store), batch):
+        rows = range(start, min(start + batch, len(store)))
+        events, _, _ = collate([recordings[draw, index] for index in rows])
+        scores.append(model(events.to(device)).double().softmax(dim=-1).cpu().numpy())
+        progress(rows.stop, len(store))
+    return np.concatenate(scores)
+
+
+def _part(progress: Callable[[int, int], None] | None, number: int, parts: int) -> Callable[[int, int], None]:
+    """Progress of one part of the work as progress of the whole."""
+    return lambda done, total: progress(number * total + done, parts * total) if progress else None

@@ -1,0 +1,38 @@
+"""How a training went: loss and accuracy, epoch by epoch."""
+
+from pathlib import Path
+
+from event2vec.atomic import whole_file
+
+TRAIN, TEST = "#3b528b", "#d95f02"
+TITLES = {
+    "loss": "loss",
+    "accuracy": "accuracy (%)",
+    "polarity_accuracy": "polarity of hidden events (% right)",
+    "x_error_pixels": "x of hidden events (pixels off)",
+    "y_error_pixels": "y of hidden events (pixels off)",
+}
+
+
+def draw_curves(rows: list[dict[str, float]], path: Path, title: str) -> None:
+    """A panel for each metric, with the training recordings and the test recordings as lines."""
+    import matplotlib.pyplot as plt
+
+    shown = [name for name in TITLES if f"train_{name}" in rows[0]]
+    figure, axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.2), squeeze=False, layout="constrained")
+    epochs = [row["epoch"] for row in rows]
+    for axis, name in zip(axes[0], shown, strict=True):
+        scale = 100 if "accuracy" in name else 1
+        for split, colour, style in (("train", TRAIN, "--"), ("test", TEST, "-")):
+            values = [row.get(f"{split}_{name}") for row in rows]
+            if any(value is not None for value in values):
+                line = [float("nan") if value is None else scale * value for value in values]
+                marker = "o" if len(rows) == 1 else None
+                axis.plot(epochs, line, style, color=colour, marker=marker, label=f"{split} recordings")
+        axis.set(xlabel="epoch", ylabel=TITLES[name])
+        axis.grid(alpha=0.3)
+    axes[0][0].legend(frameon=False)
+    figure.suptitle(title)
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,78 @@
+"""Recordings of a store to batches: which, in what order, and with which draw."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from event2vec.events import EventBatch, Events
+from event2vec.randomness import seeded
+from event2vec.recipe import TrainingConfig
+from event2vec.sampling import Sampling
+from event2vec.store import EventStore
+
+Batch = tuple[EventBatch, Tensor, list[int]]
+STEPS = 2**32  # added to the index of a step's draws, so that they never are those of a recording
+
+
+@dataclass(frozen=True)
+class Recordings(Dataset[tuple[Events, int, int]]):
+    """What one rank reads: a recording and its draw, by (round, index)."""
+
+    store: EventStore
+    sampling: Sampling
+    seed: int
+
+    def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
+        draw, index = key
+        generator = seeded(self.seed, draw, index)
+        if self.sampling.method == "random":
+            events, label = self.store.sample(index, self.sampling.length, generator)
+        else:
+            events, label = self.store[index]
+            events = self.sampling.shorten(events, generator)
+        return events, label, index
+
+
+def collate(items: list[tuple[Events, int, int]]) -> Batch:
+    recordings, labels, indices = zip(*items, strict=True)
+    return EventBatch.pad(recordings), torch.tensor(labels), list(indices)
+
+
+class Batches(Sampler[list[tuple[int, int]]]):
+    """The batches of one rank in one epoch, each recording as (round, index).
+
+    All ranks shuffle alike and take their own part of each step, so shards never overlap. What does not fill a step is
+    left for another epoch; a data set smaller than a step is filled up from its start. The first epoch starts at batch
+    `skip`: that is where a stopped training goes on.
+    """
+
+    def __init__(self, count: int, config: TrainingConfig, rank: int, ranks: int, skip: int) -> None:
+        self.count, self.config, self.rank, self.ranks, self.skip = count, config, rank, ranks, skip
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Called by Lightning before each epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return steps_in_epoch(self.count, self.config, self.ranks)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        rounds = range(self.epoch * self.config.repeats, (self.epoch + 1) * self.config.repeats)
+        keys = [(draw, index) for draw in rounds for index in self._shuffled(draw)]
+        size = self.config.batch * self.ranks
+        keys = (keys * -(-size // len(keys)))[: max(len(keys), size)]
+        skip, self.skip = self.skip, 0
+        for step in range(skip, len(self)):
+            first = step * size + self.rank * self.config.batch
+            yield keys[first : first + self.config.batch]
+
+    def _shuffled(self, draw: int) -> list[int]:
+        return torch.randperm(self.count, generator=seeded(self.config.seed, draw, STEPS)).tolist()
+
+
+def steps_in_epoch(count: int, config: TrainingConfig, ranks: int) -> int:
+    return max(count * config.repeats // (config.batch * ranks), 1)

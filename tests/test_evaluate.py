@@ -1,0 +1,94 @@
+"""Evaluation: figures by hand, and draws that are independent and repeatable."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import SMALL, make_recording, randomise
+
+from event2vec import Event2VecError, EventStore, ModelConfig, Sampling, build_model
+from event2vec.evaluate import Evaluation, evaluate
+
+TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=1)
+
+
+@pytest.fixture
+def store(tmp_path):
+    recordings = [(make_recording(80, seed=index), index % 3) for index in range(20)]
+    return EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b", "c"])
+
+
+def build(**sampling):
+    return randomise(build_model(TINY, class_names=["a", "b", "c"], sampling=Sampling(**sampling)))
+
+
+def test_figures_are_those_of_the_confusion():
+    confusion = np.array([[8, 2, 0], [1, 9, 0], [0, 0, 0]])
+    result = Evaluation(("a", "b", "c"), 10, 2, 1, (0.8, 0.9), None, confusion)
+    assert result.accuracy == pytest.approx(0.85)
+    assert result.accuracy_std == pytest.approx(0.05)
+    assert result.per_class == {"a": 0.8, "b": 0.9, "c": None}
+    assert {"accuracy", "accuracy_std", "per_class"} <= result.facts().keys()
+
+
+def test_repeats_are_independent_and_the_same_next_time(store):
+    model = build(length=10)
+    result = evaluate(model, store, repeats=6)
+    assert len(set(result.accuracies)) > 1
+    assert result.accuracies == evaluate(model, store, repeats=6).accuracies
+    assert result.confusion.sum() == 120
+    assert result.accuracy == pytest.approx(result.confusion.trace() / 120)
+
+
+def test_batches_do_not_change_the_result(store):
+    model = build(length=10)
+    assert evaluate(model, store, 2, batch=3).accuracies == evaluate(model, store, 2, batch=64).accuracies
+
+
+def test_clusters_need_one_repeat(store):
+    result = evaluate(build(method="clusters", length=10), store, repeats=10, vote=5)
+    assert (result.repeats, result.vote, result.accuracy_std) == (1, 1, 0)
+
+
+def test_votes_average_the_scores_of_their_draws(store):
+    model = build(length=10)
+    one, two = evaluate(model, store, repeats=1, vote=2), evaluate(model, store, repeats=2)
+    assert one.confusion.sum() == 20
+    assert one.vote == 2
+    assert one.accuracies != two.accuracies[:1] or one.accuracies != two.accuracies[1:]
+
+
+def test_progress_covers_all_the_work(store):
+    told = []
+    evaluate(
+        build(length=10), store, repeats=2, vote=2, batch=10, progress=lambda done, total: told.append((done, total))
+    )
+    assert told[-1] == (80, 80)
+    assert told == sorted(told)
+
+
+def test_many_classes_count_the_best_five(tmp_path):
+    names = [str(number) for number in range(12)]
+    config = ModelConfig(sensor=SMALL, classes=12, dim=16, hidden=16, heads=2, blocks=1)
+    recordings = [(make_recording(30, seed=index), index) for index in range(12)]
+    store = EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=names)
+    result = evaluate(randomise(build_model(config, sampling=Sampling(length=20))), store, repeats=2)
+    assert result.top5 is not None
+    assert result.top5 >= result.accuracy
+
+
+def test_a_store_that_does_not_fit_is_refused(store, tmp_path):
+    other = randomise(build_model(TINY, class_names=["x", "y", "z"]))
+    with pytest.raises(Event2VecError, match=r"has the classes a, b, c..., the network was trained on x, y, z"):
+        evaluate(other, store)
+    empty = store.subset([])
+    with pytest.raises(Event2VecError, match="no recordings"):
+        evaluate(build(length=10), empty)
+    with pytest.raises(Event2VecError, match="at least 1, got 0 and 1"):
+        evaluate(build(length=10), store, repeats=0)
+
+
+def test_the_network_is_left_as_it_was(store):
+    model = build(length=10)
+    before = [parameter.clone() for parameter in model.parameters()]
+    evaluate(model, store, repeats=1)
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))

@@ -1,0 +1,86 @@
+"""Losses and metrics by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import SMALL, randomise
+
+from event2vec import EventBatch, ModelConfig, build_model
+from event2vec.embedding import normalised_coordinates
+from event2vec.masking import SpanMask
+from event2vec.model import build_masked_model
+from event2vec.objectives import Classification, MaskedReconstruction, ObjectiveConfig
+
+TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=2, pooling=False)
+
+
+@pytest.fixture
+def batch(make_events):
+    return EventBatch.pad([make_events(60), make_events(40, seed=1), make_events(50, seed=2)])
+
+
+LABELS = torch.tensor([0, 2, 1])
+
+
+def test_classification_is_cross_entropy(batch):
+    model = randomise(build_model(TINY))
+    outcome = Classification(model, ObjectiveConfig(label_smoothing=0.1))(batch, LABELS, None)
+    logits = model(batch)
+    torch.testing.assert_close(outcome.loss, F.cross_entropy(logits, LABELS)), "smoothing is for training alone"
+    assert outcome.metrics["accuracy"] == (logits.argmax(1) == LABELS).float().mean()
+    assert outcome.count == 3
+
+
+def test_training_smooths_labels(batch):
+    model = randomise(build_model(TINY))
+    objective = Classification(model, ObjectiveConfig(label_smoothing=0.1))
+    outcome = objective(batch, LABELS, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(outcome.loss, F.cross_entropy(model(batch), LABELS, label_smoothing=0.1))
+
+
+def test_mixed_tokens_have_mixed_labels(batch):
+    """All labels alike: mixing cannot change the target, so the loss is that of the one class."""
+    model = randomise(build_model(TINY))
+    objective = Classification(model, ObjectiveConfig(token_mix=1.0))
+    mixed = objective(batch, LABELS, torch.Generator().manual_seed(0))
+    again = objective(batch, LABELS, torch.Generator().manual_seed(0))
+    plain = objective(batch, LABELS, None)
+    assert torch.equal(mixed.loss, again.loss)
+    assert not torch.allclose(mixed.loss, plain.loss)
+    never = Classification(model, ObjectiveConfig())(batch, LABELS, torch.Generator().manual_seed(0))
+    assert torch.equal(never.loss, plain.loss)
+
+
+def test_reconstruction_is_the_error_of_hidden_events(batch):
+    model = randomise(build_masked_model(TINY))
+    objective = MaskedReconstruction(model, ObjectiveConfig(mask=SpanMask(share=0.5)))
+    outcome = objective(batch, LABELS, torch.Generator().manual_seed(3))
+    hidden = SpanMask(share=0.5).draw(batch.valid, torch.Generator().manual_seed(3))
+    truth, answers = normalised_coordinates(batch)[hidden], model(batch, hidden)
+    torch.testing.assert_close(outcome.loss, F.mse_loss(answers, truth))
+    off = (answers - truth).abs()
+    torch.testing.assert_close(outcome.metrics["x_error_pixels"], off[:, 0].mean() * 33 / 2)
+    torch.testing.assert_close(outcome.metrics["y_error_pixels"], off[:, 1].mean() * 29 / 2)
+    right = (answers[:, 2] > 0) == (truth[:, 2] > 0)
+    torch.testing.assert_close(outcome.metrics["polarity_accuracy"], right.float().mean())
+    assert outcome.count == len(truth)
+
+
+def test_a_batch_in_which_nothing_is_hidden_costs_nothing(make_events):
+    objective = MaskedReconstruction(build_masked_model(TINY), ObjectiveConfig(mask=SpanMask(share=0.001)))
+    outcome = objective(EventBatch.pad([make_events(2)]), LABELS[:1], torch.Generator().manual_seed(0))
+    assert outcome.loss == 0
+    assert outcome.count == 0
+
+
+def test_without_a_generator_the_same_events_are_hidden(batch):
+    objective = MaskedReconstruction(randomise(build_masked_model(replace(TINY, drop_path=0.5))), ObjectiveConfig())
+    assert torch.equal(objective(batch, LABELS, None).loss, objective(batch, LABELS, None).loss)
+
+
+@pytest.mark.parametrize("settings", [{"label_smoothing": 1.1}, {"token_mix": -0.1}])
+def test_settings_that_make_no_sense_are_refused(settings):
+    with pytest.raises(ValueError, match=r"objective\."):
+        ObjectiveConfig(**settings)

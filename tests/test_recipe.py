@@ -1,0 +1,95 @@
+"""Recipes: the paper's numbers, one clear line for each mistake, and YAML that comes back as it was."""
+
+import pytest
+import yaml
+
+from event2vec import Event2VecError, Sensor, build_model, load_recipe
+from event2vec.model import build_masked_model, count_parameters
+from event2vec.recipe import Recipe, recipe_names, setting_names
+
+
+def test_all_recipes_of_the_design_are_there():
+    expected = ["asl_dvs", "digits", "dvs_gesture", "dvs_lip", "dvs_lip_pretrain", "dvs_lip_random", "folder", "nmnist"]
+    assert recipe_names() == expected
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_comes_back_as_it_was(name, tmp_path):
+    recipe = load_recipe(name)
+    (tmp_path / "again.yaml").write_text(recipe.to_yaml())
+    assert load_recipe(tmp_path / "again.yaml") == recipe
+    assert recipe.name == name
+
+
+def test_sizes_are_those_of_the_paper():
+    sizes = {
+        name: count_parameters(build_model(load_recipe(name).model)) for name in ("dvs_gesture", "asl_dvs", "dvs_lip")
+    }
+    assert sizes == {"dvs_gesture": 137_619, "asl_dvs": 71_580, "dvs_lip": 4_799_236}
+    build_masked_model(load_recipe("dvs_lip_pretrain").model)
+
+
+def test_the_papers_settings_are_the_papers():
+    gesture, lip = load_recipe("dvs_gesture"), load_recipe("dvs_lip")
+    assert (gesture.sampling.length, gesture.training.repeats, gesture.augment.probability) == (4096, 24, 0.6)
+    assert (gesture.training.clip, gesture.training.weight_decay, gesture.training.epochs) == (1.0, 0.0, 64)
+    assert (lip.training.weight_decay, lip.objective.label_smoothing, lip.objective.token_mix) == (0.05, 0.1, 0.5)
+    assert (lip.model.drop_path, lip.augment.forget_intensity, lip.training.final_learning_rate) == (0.4, 0.1, 1e-6)
+    assert load_recipe("dvs_lip_random").sampling.method == "random"
+    assert all(load_recipe(name).trainer.precision == "bf16-mixed" for name in ("dvs_gesture", "asl_dvs", "dvs_lip"))
+
+
+def test_settings_are_changed_by_their_names():
+    recipe = Recipe().with_settings({"model.sensor": "40x30", "training.epochs": 3, "objective.mask.share": 0.2})
+    assert recipe.model.sensor == Sensor(40, 30)
+    assert recipe.training.epochs == 3
+    assert recipe.objective.mask.share == 0.2
+    assert recipe.with_settings({"training.learning_rate": 1}).training.learning_rate == 1.0
+    assert recipe.with_settings({"training.learning_rate": "1e-6"}).training.learning_rate == 1e-6
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"model": {"head": 2}}, r"unknown setting model.head \(did you mean heads\?\); model accepts sensor, classes"),
+        ({"modle": {}}, r"unknown setting modle \(did you mean model\?\); a recipe accepts name, data"),
+        ({"model": {"dim": "big"}}, "model.dim must be a whole number, got 'big'"),
+        ({"model": {"pooling": 1}}, "model.pooling must be true or false, got 1"),
+        ({"training": {"epochs": True}}, "training.epochs must be a whole number, got True"),
+        ({"training": {"clip": "much"}}, "training.clip must be a number, got 'much'"),
+        ({"model": {"spatial": "tabel"}}, "model.spatial must be one of parametric, lookup, got 'tabel'"),
+        ({"model": {"sensor": "big"}}, "model.sensor: a sensor is written WIDTHxHEIGHT"),
+        ({"model": {"dim": 66}}, "model.dim must be a multiple of 4"),
+        ({"sampling": {"length": 0}}, "sampling.length must be at least 1"),
+        ({"training": []}, r"training must be settings with names, got \[\]"),
+        ({"training": {"batch": 0}}, "training.batch must be at least 1"),
+        ({"data": {"workers": -1}}, "data.workers must not be negative"),
+        ([1], "the recipe must be settings with names"),
+    ],
+)
+def test_a_mistake_is_one_clear_line(tmp_path, content, message):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(Event2VecError, match=f"mine.yaml: {message}") as caught:
+        load_recipe(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_no_recipe(tmp_path):
+    with pytest.raises(Event2VecError, match=r"unknown recipe 'digit' \(did you mean digits\?\)"):
+        load_recipe("digit")
+    with pytest.raises(Event2VecError, match="does not exist"):
+        load_recipe(tmp_path / "none.yaml")
+    (tmp_path / "bad.yaml").write_text("a: [")
+    with pytest.raises(Event2VecError, match="is not YAML"):
+        load_recipe(tmp_path / "bad.yaml")
+    (tmp_path / "code.yaml").write_text("!!python/object/apply:os.system ['true']")
+    with pytest.raises(Event2VecError, match="is not YAML"):
+        load_recipe(tmp_path / "code.yaml")
+    with pytest.raises(Event2VecError, match=r"unknown setting model.block \(did you mean model.blocks\?\)"):
+        Recipe().with_settings({"model.block": 1})
+
+
+def test_every_setting_is_explained():
+    missing = [name for name, explanation in setting_names() if not explanation]
+    assert missing == []

@@ -1,0 +1,291 @@
+"""Training: every draw and every batch decided, kills that change nothing, processes that share the work."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import SMALL, make_recording
+
+from event2vec import Event2VecError, EventStore, ModelConfig, Recipe, Sampling, load_model
+from event2vec.augment import AugmentConfig
+from event2vec.checkpoint import load_any_model
+from event2vec.loading import Batches, Recordings, collate, steps_in_epoch
+from event2vec.objectives import ObjectiveConfig
+from event2vec.recipe import DataConfig, TrainerConfig, TrainingConfig
+from event2vec.training import append_row, learning_rate_factor, read_rows, read_run, resume_run, start_run
+
+RECIPE = Recipe(
+    sampling=Sampling(length=32),
+    augment=AugmentConfig(rotate=20.0, translate=2.0, chunks=1, chunk_length=8),
+    model=ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=2, drop_path=0.2),
+    objective=ObjectiveConfig(token_mix=0.5),
+    training=TrainingConfig(epochs=3, batch=4, checkpoint_steps=4, learning_rate=0.1, warmup_epochs=1.0, clip=1.0),
+    trainer=TrainerConfig(accelerator="cpu", devices=1),
+)
+FLAT = replace(RECIPE, model=replace(RECIPE.model, pooling=False))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    recordings = [(make_recording(60, seed=index), index % 3) for index in range(30)]
+    splits = ["train"] * 24 + ["test"] * 6
+    folder = tmp_path_factory.mktemp("data") / "store"
+    return EventStore.create(folder, recordings, sensor=SMALL, classes=["a", "b", "c"], splits=splits)
+
+
+@pytest.fixture(scope="module")
+def whole(store, tmp_path_factory):
+    """A run that nothing disturbed."""
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    start_run(RECIPE, store, run, "train")
+    return run
+
+
+class Watch:
+    def __init__(self):
+        self.started, self.steps, self.rows = [], [], []
+
+    def start(self, *facts):
+        self.started.append(facts)
+
+    def step(self, step, loss):
+        self.steps.append((step, loss))
+
+    def epoch(self, row):
+        self.rows.append(row)
+
+
+def test_a_run_leaves_all_that_is_needed(store, tmp_path):
+    watch, run = Watch(), tmp_path / "run"
+    start_run(RECIPE, store, run, "train", watcher=watch)
+    assert watch.started == [(3, 6, 0)]
+    assert [step for step, _ in watch.steps] == list(range(1, 19))
+    assert [row["epoch"] for row in read_rows(run / "metrics.csv")] == [1, 2, 3]
+    assert {"train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate"} <= watch.rows[-1].keys()
+    assert load_model(run).class_names == ("a", "b", "c")
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
+    assert list((run / "tensorboard").glob("events.*"))
+    assert read_run(run)["data"] == str(store.folder.resolve())
+    assert {"torch", "python", "command", "threads"} <= read_run(run).keys()
+    with pytest.raises(Event2VecError, match="exists already"):
+        start_run(RECIPE, store, run, "train")
+
+
+def test_it_learns(tmp_path, make_events):
+    """Three classes in three corners: a few steps must tell them apart."""
+
+    def corner(label, seed):
+        events = make_events(60, seed=seed)
+        return replace(events, x=events.x / 4 + 8 * label, y=events.y / 4 + 7 * label), label
+
+    recordings = [corner(index % 3, index) for index in range(60)]
+    store = EventStore.create(
+        tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b", "c"], splits=["train"] * 45 + ["test"] * 15
+    )
+    training = TrainingConfig(epochs=8, batch=8, learning_rate=0.3, warmup_epochs=1.0)
+    start_run(replace(RECIPE, augment=AugmentConfig(), training=training), store, tmp_path / "run", "train")
+    rows = read_rows(tmp_path / "run/metrics.csv")
+    assert rows[-1]["test_accuracy"] > 0.9
+    assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
+
+
+KILLED = """
+import os, signal, sys
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from event2vec import EventStore, load_recipe
+from event2vec.training import resume_run, start_run
+class Killer:
+    def start(self, *facts): pass
+    def epoch(self, row): pass
+    def step(self, step, loss):
+        if step == int(sys.argv[3]):
+            os.kill(os.getpid(), signal.SIGKILL)
+if __name__ == "__main__":
+    run = Path(sys.argv[2])
+    if sys.argv[1] == "resume":
+        resume_run(run / "killed")
+    else:
+        recipe, store = load_recipe(sys.argv[4]), EventStore.open(sys.argv[1])
+        start_run(recipe, store, run / "whole", "train")
+        start_run(recipe, store, run / "killed", "train", watcher=Killer())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_killed_run_ends_with_the_same_weights(store, tmp_path, workers):
+    recipe = replace(RECIPE, data=DataConfig(workers=workers))
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    (tmp_path / "killed.py").write_text(KILLED)
+    step = int(torch.randint(1, 18, (), generator=torch.Generator().manual_seed(workers)))
+
+    def process(*arguments):
+        command = [sys.executable, "-W", "ignore", tmp_path / "killed.py", *map(str, arguments)]
+        return subprocess.run(command, check=False, capture_output=True).returncode
+
+    assert process(store.folder, tmp_path, step, tmp_path / "recipe.yaml") == -9
+    assert process("resume", tmp_path) == 0
+    whole, killed = load_model(tmp_path / "whole"), load_model(tmp_path / "killed")
+    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), killed.parameters(), strict=True))
+    same = [name for name in read_rows(tmp_path / "whole/metrics.csv")[0] if name not in ("seconds", "data_share")]
+    for one, other in zip(*(read_rows(tmp_path / run / "metrics.csv") for run in ("whole", "killed")), strict=True):
+        assert [one[name] for name in same] == [other[name] for name in same]
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("step", [2, 6, 11])
+def test_a_stop_at_any_step_changes_nothing(store, whole, tmp_path, step):
+    class Stopper(Watch):
+        def step(self, at, loss):
+            if at == step:
+                raise Stopped
+
+    with pytest.raises(Stopped):
+        start_run(RECIPE, store, tmp_path / "stopped", "train", watcher=Stopper())
+    resume_run(tmp_path / "stopped")
+    undisturbed, stopped = load_model(whole), load_model(tmp_path / "stopped")
+    pairs = zip(undisturbed.parameters(), stopped.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+
+
+def test_a_finished_run_has_nothing_to_resume(whole):
+    before = load_model(whole)
+    resume_run(whole)
+    again = load_model(whole)
+    assert all(torch.equal(one, other) for one, other in zip(before.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_with_the_doubled_batch(store, tmp_path):
+    """Draws of augmentation, drop path and TokenMix belong to a rank, so they are off here."""
+    recipe = replace(RECIPE, augment=AugmentConfig(), objective=ObjectiveConfig())
+    recipe = replace(recipe, model=replace(recipe.model, drop_path=0.0))
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    common = ["train", tmp_path / "recipe.yaml", "--data", store.folder]
+    one = [sys.executable, "-m", "event2vec", *common, "--out", tmp_path / "one", "--training.batch", "8"]
+    two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    two += ["-m", "event2vec", *common, "--out", tmp_path / "two", "--trainer.devices", "2"]
+    for command in (one, two):
+        subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=120)
+    rows = [read_rows(tmp_path / run / "metrics.csv") for run in ("one", "two")]
+    assert len(rows[0]) == 3
+    for alone, shared in zip(*rows, strict=True):
+        for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate"):
+            assert shared[name] == pytest.approx(alone[name], rel=1e-5), name
+
+
+def test_ranks_share_a_step_without_overlap():
+    config = TrainingConfig(batch=3, repeats=2, seed=5)
+    ranks = [list(Batches(10, config, rank, 2, skip=0)) for rank in range(2)]
+    whole = list(Batches(10, replace(config, batch=6), 0, 1, skip=0))
+    assert [one + other for one, other in zip(*ranks, strict=True)] == whole
+    keys = [key for batch in whole for key in batch]
+    assert len(set(keys)) == len(keys) == 18, "no recording twice in a round, and what does not fill a step waits"
+    assert {draw for draw, _ in keys} == {0, 1}
+    assert steps_in_epoch(10, config, 2) == 3
+
+
+def test_epochs_differ_and_a_stopped_one_goes_on():
+    batches = Batches(10, TrainingConfig(batch=2), 0, 1, skip=3)
+    first, second = list(batches), list(batches)
+    assert (len(first), len(second)) == (2, 5), "only the first is short"
+    assert first == second[3:]
+    batches.set_epoch(1)
+    assert list(batches) != second
+
+
+def test_a_data_set_smaller_than_a_step_fills_it():
+    (batch,) = Batches(3, TrainingConfig(batch=8), 0, 1, skip=0)
+    assert len(batch) == 8
+    assert {index for _, index in batch} == {0, 1, 2}
+
+
+def test_a_recording_is_drawn_by_its_round_and_index(store):
+    recordings = Recordings(store, Sampling(length=16), seed=0)
+    one, again, other = recordings[0, 5], recordings[0, 5], recordings[1, 5]
+    assert torch.equal(one[0].t, again[0].t)
+    assert not torch.equal(one[0].t, other[0].t)
+    batch, labels, indices = collate([one, recordings[0, 7]])
+    assert batch.valid.shape == (2, 16)
+    assert (labels.tolist(), indices) == ([2, 1], [5, 7])
+
+
+def test_the_learning_rate_warms_up_and_cools_down():
+    config = TrainingConfig(epochs=64, warmup_epochs=4.0, final_learning_rate=1e-6)
+    rate = 0.001
+    factors = [learning_rate_factor(epoch, config, rate) for epoch in (0.0, 2.0, 4.0, 34.0, 64.0, 70.0)]
+    assert factors == pytest.approx([0.01, 0.505, 1, 0.5005, 0.001, 0.001])
+    assert learning_rate_factor(0.0, TrainingConfig(warmup_epochs=0.0), rate) == 1
+
+
+def test_a_loss_that_is_no_number_names_the_recordings(store, tmp_path):
+    recipe = replace(RECIPE, training=replace(RECIPE.training, learning_rate=1e30, clip=0.0, warmup_epochs=0.0))
+    with pytest.raises(Event2VecError, match=r"the loss became nan at step \d+, learning rate 1.5\de\+28, on \d+, \d+"):
+        start_run(recipe, store, tmp_path / "run", "train")
+
+
+def test_pretraining_is_taken_over_all_but_the_head(store, tmp_path):
+    start_run(FLAT, store, tmp_path / "pretrained", "pretrain")
+    row = read_rows(tmp_path / "pretrained/metrics.csv")[-1]
+    assert {"train_polarity_accuracy", "test_x_error_pixels", "test_y_error_pixels"} <= row.keys()
+    still = replace(FLAT, training=replace(FLAT.training, learning_rate=0.0, epochs=1))
+    taken = start_run(still, store, tmp_path / "tuned", "train", init=tmp_path / "pretrained")
+    theirs, ours = load_any_model(tmp_path / "pretrained").state_dict(), load_model(tmp_path / "tuned").state_dict()
+    assert set(taken) == {name for name in ours if not name.startswith("head.")}
+    assert all(torch.equal(theirs[name], ours[name]) for name in taken)
+    wider = replace(FLAT, model=replace(FLAT.model, hidden=24))
+    with pytest.raises(Event2VecError, match=r"does not fit: backbone.*narrow.weight has \(16, 16\)|widen"):
+        start_run(wider, store, tmp_path / "wider", "train", init=tmp_path / "pretrained")
+    with pytest.raises(Event2VecError, match=r"model.pooling must be false"):
+        start_run(RECIPE, store, tmp_path / "pooled", "pretrain")
+
+
+def test_bfloat16_trains(store, tmp_path):
+    recipe = replace(RECIPE, trainer=replace(RECIPE.trainer, precision="bf16-mixed"))
+    start_run(recipe, store, tmp_path / "run", "train")
+    assert all(parameter.isfinite().all() for parameter in load_model(tmp_path / "run").parameters())
+
+
+def test_a_store_without_test_recordings_trains(tmp_path, make_events):
+    recordings = [(make_events(60, seed=index), index % 3) for index in range(9)]
+    store = EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b", "c"])
+    start_run(RECIPE, store, tmp_path / "run", "train")
+    assert "test_loss" not in read_rows(tmp_path / "run/metrics.csv")[0]
+    assert (tmp_path / "run/model").is_dir()
+
+
+def test_weight_decay_spares_norms_and_biases(store, tmp_path):
+    """With no gradient to speak of, only what decays gets smaller."""
+    training = replace(RECIPE.training, weight_decay=0.5, learning_rate=1e-3, epochs=1)
+    start_run(replace(RECIPE, training=training), store, tmp_path / "decayed", "train")
+    start_run(replace(RECIPE, training=replace(training, weight_decay=0.0)), store, tmp_path / "free", "train")
+    decayed, free = load_model(tmp_path / "decayed").state_dict(), load_model(tmp_path / "free").state_dict()
+    changed = {name for name in free if not torch.allclose(decayed[name], free[name], rtol=1e-9, atol=1e-9)}
+    assert any(name.endswith("project_all.weight") for name in changed)
+    norms = {name for name in free if "norm" in name or free[name].ndim < 2}
+    assert all(torch.allclose(decayed[name], free[name], atol=1e-5) for name in norms)
+
+
+def test_a_row_that_was_trained_again_is_replaced(tmp_path):
+    path = tmp_path / "metrics.csv"
+    for row in ({"epoch": 1.0, "loss": 3.0}, {"epoch": 2.0, "loss": 2.0}, {"epoch": 2.0, "loss": 1.0}):
+        append_row(path, row)
+    assert [row["loss"] for row in read_rows(path)] == [3.0, 1.0]
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_folder_that_is_no_run_is_said(tmp_path):
+    with pytest.raises(Event2VecError, match=r"is no run: it has no run.json"):
+        resume_run(tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps([1]))
+    with pytest.raises(Event2VecError, match="is damaged"):
+        resume_run(Path(tmp_path))
