@@ -54,8 +54,12 @@ class Batches(Sampler[list[tuple[int, int]]]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by Lightning before each epoch."""
         self.epoch = epoch
+
+    @property
+    def sampler(self) -> "Batches":
+        """Lightning calls `set_epoch` before each epoch on what a batch sampler has here, not on itself."""
+        return self
 
     def __len__(self) -> int:
         return steps_in_epoch(self.count, self.config, self.ranks)

@@ -75,6 +75,21 @@ def test_a_run_leaves_all_that_is_needed(store, tmp_path):
         start_run(RECIPE, store, run, "train")
 
 
+def test_every_epoch_has_draws_of_its_own(store, tmp_path, monkeypatch):
+    seen = []
+    read = Recordings.__getitem__
+    monkeypatch.setattr(
+        Recordings, "__getitem__", lambda self, key: seen.append((len(self.store), key)) or read(self, key)
+    )
+    recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=2, repeats=2, batch=12))
+    start_run(recipe, store, tmp_path / "run", "train")
+    keys = [key for count, key in seen if count == 24]
+    assert [draw for draw, _ in keys] == [0] * 24 + [1] * 24 + [2] * 24 + [3] * 24
+    orders = [[index for draw, index in keys if draw == number] for number in range(4)]
+    assert len({tuple(order) for order in orders}) == 4
+    assert all(sorted(order) == list(range(24)) for order in orders)
+
+
 def test_it_learns(tmp_path, make_events):
     """Three classes in three corners: a few steps must tell them apart."""
 
