@@ -44,7 +44,7 @@ class Sensor:
 
     @property
     def centre(self) -> tuple[float, float]:
-        """The point that turning and resizing leave in place, as (x, y)."""
+        """The point that turning leaves in place, as (x, y)."""
         return (self.width - 1) / 2, (self.height - 1) / 2
 
     def __str__(self) -> str:

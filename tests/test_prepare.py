@@ -11,8 +11,8 @@ import pytest
 from conftest import assert_same
 
 import event2vec.prepare as module
-from event2vec import Event2VecError, EventStore, Sensor, open_dataset
-from event2vec.prepare import cache_folder, prepare
+from event2vec import Event2VecError, EventStore, Sampling, Sensor, open_dataset
+from event2vec.prepare import cache_folder, open_for_training, prepare
 
 
 @pytest.fixture
@@ -207,3 +207,28 @@ def test_recordings_of_several_cameras_make_a_data_set_for_a_common_sensor(share
     report = prepare(both(tmp_path / "data", sensor=Sensor(240, 180)), tmp_path / "store")
     assert sorted(report.store.lengths.tolist()) == [4325, 50_000, 130_114, 162_771]
     assert report.store.sensor == Sensor(240, 180)
+
+
+def test_training_data_is_found_again_and_clustered_once(tmp_path, make_events, monkeypatch):
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    recordings = [(make_events(60, seed=index), index % 2) for index in range(6)]
+    raw = EventStore.create(
+        tmp_path / "raw",
+        recordings,
+        sensor=recordings[0][0].sensor,
+        classes=["a", "b"],
+        splits=["train"] * 4 + ["test"] * 2,
+    )
+    random = open_for_training(raw.folder, "folder", Sampling(length=16)).store
+    assert random.folder == raw.folder, "random events are drawn from the store as it is"
+    clusters = Sampling(method="clusters", length=16)
+    clustered = open_for_training(raw.folder, "folder", clusters).store
+    assert clustered.folder.parent == tmp_path / "cache"
+    assert (clustered.splits, clustered.classes) == (raw.splits, raw.classes)
+    assert clustered.labels.tolist() == raw.labels.tolist()
+    assert all(len(events) <= 16 and events.rho.sum() == 60 for events, _ in (clustered[index] for index in range(6)))
+    again = open_for_training(raw.folder, "folder", clusters, wait=True).store
+    assert again.folder == clustered.folder
+    assert open_for_training(clustered.folder, "folder", clusters).store.folder == clustered.folder
+    with pytest.raises(Event2VecError, match="--data is missing"):
+        open_for_training(None, "nmnist", clusters)
