@@ -20,7 +20,8 @@ A recording flows down this list, and every file does one step of it:
     masking, augment    what pre-training hides (App. A.5); changes that keep the class (App. A.9)
     objectives          classification and masked reconstruction: batch -> loss and metrics
     recipe              all settings of a training; recipes/*.yaml
-    loading, training   recordings -> batches; Lightning, runs, checkpoints
+    loading, runs       recordings -> batches; what lies in the folder of a run
+    training            Lightning: optimiser, schedule, checkpoints
     evaluate            accuracy as mean and deviation, class by class
     figures/            pictures of events
     benchmark/          speed and memory, measured against alternatives on the same machine

@@ -1,7 +1,6 @@
 """What training minimises: one class for each task, a batch in, a loss and metrics out."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -45,6 +44,8 @@ class Objective(nn.Module):
     """A task: holds the network that it trains. A generator means training; without one nothing is random."""
 
     model: nn.Module
+    metrics: tuple[str, ...]
+    """Names of what an outcome holds, in a fixed order."""
     monitor: str
     """The metric that says which epoch was best."""
     higher_is_better: bool
@@ -56,6 +57,7 @@ class Objective(nn.Module):
 class Classification(Objective):
     """Cross entropy, with label smoothing and TokenMix where the recipe asks for them."""
 
+    metrics = ("loss", "accuracy")
     monitor, higher_is_better = "accuracy", True
 
     def __init__(self, model: Classifier, config: ObjectiveConfig) -> None:
@@ -86,6 +88,7 @@ class Classification(Objective):
 class MaskedReconstruction(Objective):
     """Mean squared error of x, y and p, scaled to [-1, 1], over hidden events alone (App. A.5)."""
 
+    metrics = ("loss", "polarity_accuracy", "x_error_pixels", "y_error_pixels")
     monitor, higher_is_better = "loss", False
 
     def __init__(self, model: MaskedEventModel, config: ObjectiveConfig) -> None:
@@ -109,10 +112,3 @@ class MaskedReconstruction(Objective):
             "y_error_pixels": off[:, 1].sum() / count * (batch.sensor.height - 1) / 2,
         }
         return Outcome(loss, metrics, len(truth))
-
-
-def weighted_mean(outcomes: list[tuple[dict[str, Any], float]]) -> dict[str, float]:
-    """Metrics of several batches together, each by its count."""
-    total = sum(count for _, count in outcomes) or 1.0
-    names = outcomes[0][0] if outcomes else {}
-    return {name: sum(float(metrics[name]) * count for metrics, count in outcomes) / total for name in names}

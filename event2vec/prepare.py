@@ -75,6 +75,8 @@ def open_for_training(
     does it: where several train together, the first prepares.
     """
     clusters = sampling.length if sampling.method == "clusters" else None
+    if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
+        raise FileError(data, "is no store; the digits are built in, leave --data out, or choose another recipe")
     if data is None and dataset != "digits":
         raise Event2VecError(f"--data is missing: a store, or the folder with the data set '{dataset}' as downloaded")
     if data is not None and (Path(data) / DESCRIPTION).is_file():
@@ -85,9 +87,20 @@ def open_for_training(
     else:
         parts = [open_dataset(dataset, data, split) for split in SPLITS]
     folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
-    while wait and not folder.exists():
-        time.sleep(0.5)
+    if wait:
+        _wait_for(folder)
     return prepare(parts, folder, workers, progress, clusters)
+
+
+def _wait_for(folder: Path, seconds: float = 4 * 3600) -> None:
+    """Until the first process has prepared a store in a cache that both see."""
+    until = time.monotonic() + seconds
+    while not folder.exists():
+        if time.monotonic() > until:
+            raise FileError(
+                folder, "was not prepared by the first process. Prepare the data set first, and name the store"
+            )
+        time.sleep(0.5)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Recipe: all settings of a training, in YAML and on the command line. One dataclass for each section."""
 
 import difflib
+import math
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -65,6 +66,9 @@ class TrainingConfig:
         for name in ("learning_rate", "final_learning_rate", "warmup_epochs", "weight_decay", "clip", "seed"):
             if getattr(self, name) < 0:
                 raise ValueError(f"training.{name} must not be negative, got {getattr(self, name)}")
+        if self.final_learning_rate > self.learning_rate:
+            rates = f"{self.final_learning_rate} and {self.learning_rate}"
+            raise ValueError(f"training.final_learning_rate must not be above training.learning_rate, got {rates}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +103,18 @@ class Recipe:
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Recipe":
         """A copy with some settings changed, by their full names such as training.epochs."""
-        recipe: Recipe = self
+        content = _plain(self)
+        known = [name for name, _ in setting_names()]
         for name, value in settings.items():
-            recipe = _set(recipe, name.split("."), value, name)
-        return recipe
+            if name not in known:
+                raise Event2VecError(f"unknown setting {name}{_nearest(name, known)}")
+            *sections, last = name.split(".")
+            place = content
+            for section in sections:
+                place = place[section]
+            place[last] = value
+        changed: Recipe = _build(Recipe, content, "")  # at once: settings may go together only with each other
+        return changed
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(_plain(self), sort_keys=False)
@@ -203,8 +215,12 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
             raise Event2VecError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}{near}")
         return value
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    if kinds == (str,) and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)  # a name such as 2024, or a precision such as 32
     if float in kinds and isinstance(value, str):
         value = _number(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Event2VecError(f"{name} must be a finite number, got {value}")
     if float in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
@@ -231,19 +247,6 @@ def _sensor(value: Any, name: str) -> Sensor:
         return Sensor.parse(str(value))
     except ValueError as error:
         raise Event2VecError(f"{name}: {error}") from None
-
-
-def _set(section: Any, path: list[str], value: Any, name: str) -> Any:
-    known = [setting.name for setting in fields(section)]
-    if path[0] not in known or (len(path) > 1 and not is_dataclass(getattr(section, path[0]))):
-        near = _nearest(name, [full for full, _ in setting_names()])
-        raise Event2VecError(f"unknown setting {name}{near}")
-    kind = _types(type(section))[path[0]]
-    new = _set(getattr(section, path[0]), path[1:], value, name) if len(path) > 1 else _convert(kind, value, name)
-    try:
-        return replace(section, **{path[0]: new})
-    except ValueError as error:
-        raise Event2VecError(str(error)) from None
 
 
 def _nearest(name: str, known: list[str]) -> str:

@@ -1,16 +1,14 @@
 """Train on Lightning: one CPU, several GPUs or many nodes with the same call, and a killed run loses nothing.
 
 A run is a folder: recipe.yaml, run.json (data, task, versions), model/ (as `save_model` writes it, after each epoch),
-metrics.csv, tensorboard/ and checkpoints/ (the last one and the best).
+best/ (the same, of the epoch that tested best), metrics.csv, tensorboard/ and checkpoints/last.ckpt.
 """
 
-import csv
 import json
 import logging
 import math
-import platform
+import os
 import signal
-import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -21,11 +19,12 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from event2vec import __version__
 from event2vec.atomic import whole_file
 from event2vec.checkpoint import load_any_model, save_model
 from event2vec.errors import Event2VecError, FileError
@@ -34,15 +33,18 @@ from event2vec.model import build_masked_model, build_model
 from event2vec.objectives import Classification, MaskedReconstruction, Objective, Outcome
 from event2vec.randomness import seeded
 from event2vec.recipe import Recipe, TrainingConfig, load_recipe
+from event2vec.runs import append_row, environment, read_run
 from event2vec.store import EventStore
 
 Task = Literal["train", "pretrain"]
-LAST, BEST = "last.ckpt", "best.ckpt"
+LAST = "last.ckpt"
 
 
 @runtime_checkable
 class Watcher(Protocol):
     """Told how training goes; the command line shows it to people."""
+
+    def took_over(self, names: list[str]) -> None: ...
 
     def start(self, epochs: int, steps: int, done: int) -> None: ...
 
@@ -98,7 +100,8 @@ class Learner(pl.LightningModule):
         self.recipe = recipe
         self.steps = steps  # in an epoch
         self.sources = sources
-        self.sums: dict[str, dict[str, Tensor]] = {"train": {}, "test": {}}
+        nothing = torch.zeros(len(objective.metrics) + 1, dtype=torch.float64)  # and the count
+        self.sums = {"train": nothing, "test": nothing}
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         events, labels, indices = batch
@@ -111,7 +114,7 @@ class Learner(pl.LightningModule):
         outcome = self.objective(self.recipe.augment(events, generator), labels, generator)
         self._check(outcome.loss, indices)
         self._add("train", outcome)
-        self.log("train/loss_step", outcome.loss.detach())
+        self.log("train/loss_step", outcome.loss.detach(), sync_dist=True)
         return outcome.loss
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
@@ -130,23 +133,33 @@ class Learner(pl.LightningModule):
         )
 
     def _add(self, split: str, outcome: Outcome) -> None:
-        sums = self.sums[split]
-        for name, value in (*outcome.metrics.items(), ("count", torch.ones((), device=self.device))):
-            weighted = value.detach().double() * outcome.count
-            sums[name] = sums[name] + weighted if name in sums else weighted
+        values = [*(float(outcome.metrics[name]) for name in self.objective.metrics), 1.0]
+        self.sums[split] = self.sums[split] + outcome.count * torch.tensor(values, dtype=torch.float64)
+
+    def _total(self, split: str) -> Tensor:
+        """Sums over all ranks; a rank that saw nothing adds zeros, since all must take part."""
+        dtype = torch.float32 if self.device.type == "mps" else torch.float64
+        copy = self.sums[split].to(self.device, dtype, copy=True)  # ranks are added up in place
+        total = self.trainer.strategy.reduce(copy, reduce_op="sum")
+        assert isinstance(total, Tensor)
+        return total.cpu().double()
 
     def take_means(self, split: str) -> dict[str, float]:
         """Means over all batches and ranks since the last call."""
-        sums, self.sums[split] = self.sums[split], {}
-        total = {name: self.trainer.strategy.reduce(value, reduce_op="sum") for name, value in sums.items()}
-        count = float(total.pop("count", 0)) or 1.0
-        return {name: float(value) / count for name, value in total.items()}
+        *sums, count = self._total(split).tolist()
+        self.sums[split] = torch.zeros_like(self.sums[split])
+        return {name: value / max(count, 1.0) for name, value in zip(self.objective.metrics, sums, strict=True)}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["sums"] = self.sums["train"]
+        checkpoint["sums"] = self._total("train")
+        checkpoint["world_size"] = self.trainer.world_size
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.sums["train"] = dict(checkpoint["sums"])
+        if checkpoint["world_size"] != self.trainer.world_size:
+            began, now = checkpoint["world_size"], self.trainer.world_size
+            raise Event2VecError(f"the run began on {began} devices and can only go on on as many, got {now}")
+        if self.trainer.is_global_zero:  # the others begin at zero, so that the sum stays what it was
+            self.sums["train"] = checkpoint["sums"]
 
     def configure_optimizers(self) -> Any:
         config = self.recipe.training
@@ -224,7 +237,7 @@ class Diary(pl.Callback):
 
 
 class Checkpoints(pl.Callback):
-    """Keeps the last state and the best one, each written beside its place and then renamed. Must come after Diary."""
+    """Keeps the last state, to go on from, and the network of the best epoch. Must come after Diary."""
 
     def __init__(self, folder: Path, objective: Objective, config: TrainingConfig) -> None:
         self.folder, self.every = folder, config.checkpoint_steps
@@ -234,15 +247,18 @@ class Checkpoints(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.global_step % self.every == 0:
+        # Not at the last step of an epoch: a run that went on from there would leave out what ends the epoch.
+        assert isinstance(learner, Learner)
+        if trainer.global_step % self.every == 0 and trainer.global_step % learner.steps:
             trainer.save_checkpoint(self.folder / LAST)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        score = self.sign * float(trainer.callback_metrics.get(self.metric, -math.inf))
-        improved, self.best = score > self.best, max(score, self.best)
+        score = self.sign * float(trainer.callback_metrics.get(self.metric, math.nan))
+        if score > self.best:  # never, where there is nothing to test on
+            self.best = score
+            if trainer.is_global_zero:
+                save_model(learner.objective.model, self.folder.parent / "best")  # type: ignore[union-attr, arg-type]
         trainer.save_checkpoint(self.folder / LAST)
-        if improved:
-            trainer.save_checkpoint(self.folder / BEST)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}
@@ -257,64 +273,47 @@ class Means(pl.Callback):
     def on_validation_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
         assert isinstance(learner, Learner)
         for name, value in learner.take_means("test").items():
-            learner.log(f"test/{name}", value)
-
-
-def read_rows(path: Path) -> list[dict[str, float]]:
-    """The rows of a run's metrics, one for each epoch."""
-    with path.open(newline="") as file:
-        return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
-
-
-def append_row(path: Path, row: dict[str, float]) -> None:
-    """Add an epoch to the table; an epoch that was there already was trained again after a kill and is replaced."""
-    rows = [old for old in read_rows(path) if old["epoch"] < row["epoch"]] if path.exists() else []
-    with whole_file(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(row))
-        writer.writeheader()
-        writer.writerows([*rows, row])
+            learner.log(f"test/{name}", value, rank_zero_only=False)
 
 
 def start_run(
     recipe: Recipe, store: EventStore, run: Path, task: Task, init: Path | None = None, watcher: Watcher | None = None
-) -> list[str]:
-    """Train in a new folder. Gives what was taken over from `init`, as names of weights."""
+) -> None:
+    """Train in a new folder, from starting weights or from those of the network in `init`."""
     if is_first_rank() and run.exists() and any(run.iterdir()):
         raise FileError(run, "exists already. Choose another --out, or go on with it: event2vec train --resume")
     recipe = replace(recipe, model=replace(recipe.model, sensor=store.sensor, classes=len(store.classes)))
     objective = build_objective(recipe, store, task)
     taken = take_over(objective.model, init) if init else []
+    if watcher and taken:
+        watcher.took_over(taken)
+    trainer = _trainer(recipe, store, run, objective, watcher)  # before anything is written: its settings may be wrong
     if is_first_rank():
         run.mkdir(parents=True, exist_ok=True)
         (run / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
-        facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init) if init else None}
+        facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init.resolve()) if init else None}
         (run / "run.json").write_text(json.dumps(facts | environment(), indent=2) + "\n", "utf-8")
-    _fit(recipe, store, run, objective, None, watcher)
-    return taken
+    _fit(trainer, recipe, store, objective, None)
 
 
-def resume_run(run: Path, watcher: Watcher | None = None, trainer: dict[str, Any] | None = None) -> None:
-    """Go on from the last checkpoint of a run; one that has none starts again."""
+def resume_run(
+    run: Path, watcher: Watcher | None = None, settings: dict[str, Any] | None = None, data: Path | None = None
+) -> None:
+    """Go on from the last checkpoint of a run; one that has none starts again.
+
+    `data` says where the store is now, if it was moved; `settings` may change where the training runs.
+    """
     facts = read_run(run)
-    recipe = load_recipe(run / "recipe.yaml").with_settings(trainer or {})
-    store = EventStore.open(facts["data"])
+    recipe = load_recipe(run / "recipe.yaml").with_settings(settings or {})
+    store = EventStore.open(data or facts["data"])
+    if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
+        raise FileError(store.folder, f"does not fit the run: it has {len(store.classes)} classes and {store.sensor}")
     objective = build_objective(recipe, store, facts["task"])
     last = run / "checkpoints" / LAST
     if not last.exists() and facts["init"]:
         take_over(objective.model, Path(facts["init"]))
-    _fit(recipe, store, run, objective, last if last.exists() else None, watcher)
-
-
-def read_run(run: Path) -> dict[str, Any]:
-    """What run.json holds: task, data and environment."""
-    if not (run / "run.json").is_file():
-        raise FileError(run, "is no run: it has no run.json. A run is a folder that 'event2vec train' wrote")
-    try:
-        facts: dict[str, Any] = json.loads((run / "run.json").read_text("utf-8"))
-        assert {"task", "data", "init"} <= facts.keys()
-    except (ValueError, AssertionError, AttributeError):
-        raise FileError(run / "run.json", "is damaged, expected JSON with task, data and init") from None
-    return facts
+    trainer = _trainer(recipe, store, run, objective, watcher)
+    _fit(trainer, recipe, store, objective, last if last.exists() else None)
 
 
 def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
@@ -349,28 +348,13 @@ def is_first_rank() -> bool:
     return int(getattr(rank_zero_only, "rank", None) or 0) == 0
 
 
-def environment() -> dict[str, Any]:
-    """What a result may depend on, and the command that gave it."""
-    return {
-        "event2vec": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.platform(),
-        "threads": torch.get_num_threads(),
-        "devices": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
-        "command": " ".join(["event2vec", *sys.argv[1:]]),
-    }
-
-
-def _fit(
-    recipe: Recipe, store: EventStore, run: Path, objective: Objective, last: Path | None, watcher: Watcher | None
-) -> None:
+def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Objective, last: Path | None) -> None:
     data = TrainingData(recipe, store)
-    tested = data.test_on is not None
+    steps = steps_in_epoch(len(data.learn_from), recipe.training, trainer.world_size)
+    learner = Learner(objective, recipe, steps, data.learn_from.sources)
+    if last:
+        _check_checkpoint(last)
     with _quiet():
-        trainer = _trainer(recipe, run, objective, tested, watcher)
-        steps = steps_in_epoch(len(data.learn_from), recipe.training, trainer.world_size)
-        learner = Learner(objective, recipe, steps, data.learn_from.sources)
         try:
             trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True)
         except SystemExit:
@@ -378,6 +362,22 @@ def _fit(
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 raise KeyboardInterrupt from None
             raise
+
+
+def _check_checkpoint(path: Path) -> None:
+    try:
+        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # damage shows in many ways
+        remedy = "Remove it to begin again, or train anew"
+        raise FileError(path, f"cannot be read ({type(error).__name__}), so the run cannot go on. {remedy}") from None
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Checkpoints written beside their place and then renamed: Lightning's own go through another file system."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        with whole_file(Path(path)) as temporary:
+            torch.save(checkpoint, temporary)
 
 
 @contextmanager
@@ -396,22 +396,38 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _trainer(recipe: Recipe, run: Path, objective: Objective, tested: bool, watcher: Watcher | None) -> pl.Trainer:
-    return pl.Trainer(
-        max_epochs=recipe.training.epochs,
-        accelerator=recipe.trainer.accelerator,
-        devices=recipe.trainer.devices,
-        num_nodes=recipe.trainer.num_nodes,
-        strategy=recipe.trainer.strategy,
-        precision=recipe.trainer.precision,  # type: ignore[arg-type]
-        gradient_clip_val=recipe.training.clip or None,
-        limit_val_batches=None if tested else 0,
-        logger=TensorBoardLogger(run, name="", version="tensorboard"),
-        callbacks=[Means(), Diary(run, watcher), Checkpoints(run / "checkpoints", objective, recipe.training)],
-        enable_checkpointing=False,
-        use_distributed_sampler=False,
-        num_sanity_val_steps=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        log_every_n_steps=10,
-    )
+def _trainer(recipe: Recipe, store: EventStore, run: Path, objective: Objective, watcher: Watcher | None) -> pl.Trainer:
+    devices, nodes = recipe.trainer.devices, recipe.trainer.num_nodes
+    launched = int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun for every process
+    if launched > 1 and devices == "auto":
+        devices = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        nodes = launched // devices
+    try:
+        with _quiet():
+            trainer = pl.Trainer(
+                max_epochs=recipe.training.epochs,
+                accelerator=recipe.trainer.accelerator,
+                devices=devices,
+                num_nodes=nodes,
+                strategy=recipe.trainer.strategy,
+                precision=recipe.trainer.precision,  # type: ignore[arg-type]
+                gradient_clip_val=recipe.training.clip or None,
+                limit_val_batches=None if "test" in store.splits else 0,
+                logger=TensorBoardLogger(run, name="", version="tensorboard"),
+                callbacks=[Means(), Diary(run, watcher), Checkpoints(run / "checkpoints", objective, recipe.training)],
+                plugins=[WholeCheckpoints()],
+                default_root_dir=run,
+                enable_checkpointing=False,
+                use_distributed_sampler=False,
+                num_sanity_val_steps=0,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                log_every_n_steps=10,
+            )
+    except (MisconfigurationException, ImportError, ValueError, TypeError, RuntimeError) as error:
+        raise Event2VecError(f"the trainer settings do not work here: {' '.join(str(error).split())}") from None
+    if launched > 1 and trainer.world_size != launched:
+        raise Event2VecError(
+            f"{launched} processes were started, and trainer.devices and trainer.num_nodes make {trainer.world_size}"
+        )
+    return trainer

@@ -17,7 +17,7 @@ LAYERS = [
     {"io", "sampling", "clustering", "kmeans_baselines", "augment", "masking"},
     {"store", "datasets", "embedding", "attention"},
     {"prepare", "backbone", "heads", "model", "checkpoint"},
-    {"objectives", "recipe", "loading", "training"},
+    {"objectives", "recipe", "loading", "runs", "training"},
     {"evaluate", "probe", "figures", "benchmark"},
     {"cli"},
 ]

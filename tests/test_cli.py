@@ -286,7 +286,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
     assert run("pretrain", "digits", "--out", "pretrained", *settings) == 0
     assert "polarity accuracy" in capsys.readouterr().err
     assert run("train", "digits", "--init", "pretrained", *settings) == 0
-    assert "Began with" in capsys.readouterr().err
+    assert "Takes over 18 weights of the embed and" in capsys.readouterr().err
     assert run("predict", "pretrained", "nothing.raw") == 2
     assert "without classes" in capsys.readouterr().err
 
@@ -304,6 +304,9 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("train", "--resume", "nowhere"), "nowhere: is no run"),
         (("train", "--resume", "run", "--training.epochs", "3"), "leave --training.epochs out"),
         (("pretrain", "dvs_gesture", "--data", "nowhere"), "nowhere: does not exist"),
+        (("train", "digits", "--data", "nowhere"), "nowhere: is no store; the digits are built in"),
+        (("train", "digits", "--model.dim", "["), "a setting is not YAML"),
+        (("train", "digits", "--training.learning_rate", ".nan"), "must be a finite number"),
         (("evaluate", "nowhere"), "nowhere: does not exist, expected a run"),
         (("predict", "nowhere", "x"), "nowhere: does not exist, expected a run"),
         (("predict", "nowhere", "x", "--vote", "0"), "--vote must be at least 1"),

@@ -75,6 +75,14 @@ def test_a_mistake_is_one_clear_line(tmp_path, content, message):
     assert "\n" not in str(caught.value)
 
 
+def test_settings_that_go_together_can_be_changed_together():
+    changed = load_recipe("dvs_lip").with_settings({"model.dim": 64, "model.heads": 2})
+    assert (changed.model.dim, changed.model.heads) == (64, 2)
+    assert Recipe().with_settings({"trainer.precision": 32}).trainer.precision == "32"
+    with pytest.raises(Event2VecError, match=r"final_learning_rate must not be above"):
+        Recipe().with_settings({"training.final_learning_rate": 9})
+
+
 def test_files_that_are_no_recipe(tmp_path):
     with pytest.raises(Event2VecError, match=r"unknown recipe 'digit' \(did you mean digits\?\)"):
         load_recipe("digit")

@@ -1,6 +1,7 @@
 """Training: every draw and every batch decided, kills that change nothing, processes that share the work."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +17,8 @@ from event2vec.checkpoint import load_any_model
 from event2vec.loading import Batches, Recordings, collate, steps_in_epoch
 from event2vec.objectives import ObjectiveConfig
 from event2vec.recipe import DataConfig, TrainerConfig, TrainingConfig
-from event2vec.training import append_row, learning_rate_factor, read_rows, read_run, resume_run, start_run
+from event2vec.runs import append_row, read_rows, read_run
+from event2vec.training import Learner, learning_rate_factor, resume_run, start_run
 
 RECIPE = Recipe(
     sampling=Sampling(length=32),
@@ -45,9 +47,19 @@ def whole(store, tmp_path_factory):
     return run
 
 
+def evaluate_directly(model, store):
+    """Accuracy on the draws that training tests on."""
+    recordings = Recordings(store, model.sampling, seed=0)
+    batch, labels, _ = collate([recordings[0, index] for index in range(len(store))])
+    return (model(batch).argmax(dim=1) == labels).float().mean().item()
+
+
 class Watch:
     def __init__(self):
-        self.started, self.steps, self.rows = [], [], []
+        self.started, self.steps, self.rows, self.taken = [], [], [], []
+
+    def took_over(self, names):
+        self.taken = names
 
     def start(self, *facts):
         self.started.append(facts)
@@ -67,7 +79,10 @@ def test_a_run_leaves_all_that_is_needed(store, tmp_path):
     assert [row["epoch"] for row in read_rows(run / "metrics.csv")] == [1, 2, 3]
     assert {"train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate"} <= watch.rows[-1].keys()
     assert load_model(run).class_names == ("a", "b", "c")
-    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
+    assert [path.name for path in (run / "checkpoints").iterdir()] == ["last.ckpt"]
+    best = max(read_rows(run / "metrics.csv"), key=lambda row: row["test_accuracy"])["test_accuracy"]
+    found = evaluate_directly(load_model(run / "best"), store.split("test"))
+    assert found == pytest.approx(best, abs=1e-6), "best/ is the network of the best epoch"
     assert list((run / "tensorboard").glob("events.*"))
     assert read_run(run)["data"] == str(store.folder.resolve())
     assert {"torch", "python", "command", "threads"} <= read_run(run).keys()
@@ -116,6 +131,7 @@ from pathlib import Path
 from event2vec import EventStore, load_recipe
 from event2vec.training import resume_run, start_run
 class Killer:
+    def took_over(self, names): pass
     def start(self, *facts): pass
     def epoch(self, row): pass
     def step(self, step, loss):
@@ -172,6 +188,85 @@ def test_a_stop_at_any_step_changes_nothing(store, whole, tmp_path, step):
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
+@pytest.mark.parametrize("epoch", [1, 3])
+@pytest.mark.parametrize("place", ["validation", "epoch"])
+def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypatch, epoch, place):
+    """Where a checkpoint by steps falls on the last step of an epoch, and the stop comes after it."""
+    recipe = replace(RECIPE, training=replace(RECIPE.training, checkpoint_steps=6))
+    start_run(recipe, store, tmp_path / "whole", "train")
+    validate = Learner.validation_step
+
+    class Stopper(Watch):
+        def epoch(self, row):
+            if place == "epoch" and row["epoch"] == epoch:
+                raise Stopped
+
+    def stop(learner, batch, batch_idx):
+        if learner.current_epoch == epoch - 1:
+            raise Stopped
+        validate(learner, batch, batch_idx)
+
+    if place == "validation":
+        monkeypatch.setattr(Learner, "validation_step", stop)
+    with pytest.raises(Stopped):
+        start_run(recipe, store, tmp_path / "stopped", "train", watcher=Stopper())
+    monkeypatch.setattr(Learner, "validation_step", validate)
+    resume_run(tmp_path / "stopped")
+    whole, stopped = load_model(tmp_path / "whole"), load_model(tmp_path / "stopped")
+    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), stopped.parameters(), strict=True))
+    same = ("epoch", "step", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate")
+    for one, other in zip(*(read_rows(tmp_path / run / "metrics.csv") for run in ("whole", "stopped")), strict=True):
+        assert [one[name] for name in same] == [other[name] for name in same]
+
+
+def test_a_run_goes_on_with_moved_data_and_on_as_many_devices(store, tmp_path, monkeypatch):
+    class Stopper(Watch):
+        def step(self, at, loss):
+            if at == 5:
+                raise Stopped
+
+    moved = tmp_path / "moved"
+    shutil.copytree(store.folder, tmp_path / "here")
+    with pytest.raises(Stopped):
+        start_run(RECIPE, EventStore.open(tmp_path / "here"), tmp_path / "run", "train", watcher=Stopper())
+    (tmp_path / "here").rename(moved)
+    with pytest.raises(Event2VecError, match="is not a folder"):
+        resume_run(tmp_path / "run")
+    last = tmp_path / "run/checkpoints/last.ckpt"
+    content = torch.load(last, weights_only=True)
+    torch.save(content | {"world_size": 4}, last)
+    with pytest.raises(Event2VecError, match="began on 4 devices and can only go on on as many, got 1"):
+        resume_run(tmp_path / "run", data=moved)
+    last.write_bytes(last.read_bytes()[:100])
+    with pytest.raises(Event2VecError, match="cannot be read"):
+        resume_run(tmp_path / "run", data=moved)
+    torch.save(content, last)
+    resume_run(tmp_path / "run", data=moved)
+    assert len(read_rows(tmp_path / "run/metrics.csv")) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trainer.precision": "fp99"}, "the trainer settings do not work here"),
+        ({"trainer.accelerator": "tpu"}, "the trainer settings do not work here"),
+    ],
+)
+def test_trainer_settings_that_do_not_work_leave_no_run_behind(store, tmp_path, settings, message):
+    with pytest.raises(Event2VecError, match=message):
+        start_run(RECIPE.with_settings(settings), store, tmp_path / "run", "train")
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_were_started_together_train_together(store, tmp_path, monkeypatch):
+    recipe = RECIPE.with_settings({"trainer.devices": 1})
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(
+        Event2VecError, match=r"2 processes were started, and trainer.devices and trainer.num_nodes make 1"
+    ):
+        start_run(recipe, store, tmp_path / "run", "train")
+
+
 def test_a_finished_run_has_nothing_to_resume(whole):
     before = load_model(whole)
     resume_run(whole)
@@ -188,7 +283,7 @@ def test_two_processes_train_as_one_with_the_doubled_batch(store, tmp_path):
     common = ["train", tmp_path / "recipe.yaml", "--data", store.folder]
     one = [sys.executable, "-m", "event2vec", *common, "--out", tmp_path / "one", "--training.batch", "8"]
     two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
-    two += ["-m", "event2vec", *common, "--out", tmp_path / "two", "--trainer.devices", "2"]
+    two += ["-m", "event2vec", *common, "--out", tmp_path / "two", "--trainer.devices", "auto"]
     for command in (one, two):
         subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=120)
     rows = [read_rows(tmp_path / run / "metrics.csv") for run in ("one", "two")]
@@ -253,7 +348,9 @@ def test_pretraining_is_taken_over_all_but_the_head(store, tmp_path):
     row = read_rows(tmp_path / "pretrained/metrics.csv")[-1]
     assert {"train_polarity_accuracy", "test_x_error_pixels", "test_y_error_pixels"} <= row.keys()
     still = replace(FLAT, training=replace(FLAT.training, learning_rate=0.0, epochs=1))
-    taken = start_run(still, store, tmp_path / "tuned", "train", init=tmp_path / "pretrained")
+    watch = Watch()
+    start_run(still, store, tmp_path / "tuned", "train", init=tmp_path / "pretrained", watcher=watch)
+    taken = watch.taken
     theirs, ours = load_any_model(tmp_path / "pretrained").state_dict(), load_model(tmp_path / "tuned").state_dict()
     assert set(taken) == {name for name in ours if not name.startswith("head.")}
     assert all(torch.equal(theirs[name], ours[name]) for name in taken)

@@ -26,7 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     from event2vec.checkpoint import load_model
-    from event2vec.cli.evaluate import evaluate_run, print_evaluation
+    from event2vec.cli.evaluate import evaluate_run, keep_evaluation, print_evaluation
     from event2vec.cli.predict import answer
     from event2vec.cli.recipes import free_name, start
     from event2vec.figures.report import Answer, write_report
@@ -42,6 +42,7 @@ def run(options: Namespace) -> None:
     folder = start(recipe, str(store.folder), str(free_name(Path(options.out))), "train", workers=options.workers)
     evaluation = evaluate_run(folder, None, workers=options.workers)
     print_evaluation(evaluation)
+    keep_evaluation(folder, evaluation)
     model, test = load_model(folder), store.split("test")
     answers = []
     for index in range(min(SHOWN, len(test))):

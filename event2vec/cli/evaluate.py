@@ -1,7 +1,7 @@
 """Say how good a trained network is: accuracy as mean and deviation over independent draws, and class by class.
 
 Evaluates on the test recordings that the run was trained beside, or on those of --data. The confusion matrix and all
-figures are written to RUN/evaluation.
+figures are kept in RUN/evaluation.
 """
 
 import json
@@ -17,6 +17,8 @@ from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from event2vec.evaluate import Evaluation
+    from event2vec.model import Classifier
+    from event2vec.store import EventStore
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -31,53 +33,56 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> None:
-    evaluation = evaluate_run(
-        Path(options.run), options.data, options.split, options.repeats, options.vote, options.workers
-    )
-    if options.json:
-        print(json.dumps(evaluation.facts(), indent=2))
-    else:
-        print_evaluation(evaluation)
-    print(f"The confusion matrix is drawn in {Path(options.run) / 'evaluation/confusion.png'}", file=sys.stderr)
+    run = Path(options.run)
+    evaluation = evaluate_run(run, options.data, options.split, options.repeats, options.vote, options.workers)
+    print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
+    if picture := keep_evaluation(run, evaluation, options.split):
+        print(f"The confusion matrix is drawn in {picture}", file=sys.stderr)
 
 
 def evaluate_run(
     run: Path, data: str | None, split: str = "test", repeats: int = 10, vote: int = 1, workers: int = 1
 ) -> "Evaluation":
-    """Evaluate, and keep figures and picture beside the network."""
-    from event2vec.atomic import whole_file
     from event2vec.checkpoint import load_model
     from event2vec.evaluate import evaluate
-    from event2vec.figures.confusion import draw_confusion
-    from event2vec.prepare import open_for_training
 
     model = load_model(run)
-    data, dataset = _data_of(run, data)
-    with progress_bar("preparing") as progress:
-        store = open_for_training(data, dataset, model.sampling, workers, progress).store
+    store = _open_store(run, data, model, workers)
     with progress_bar("evaluating") as progress:
-        evaluation = evaluate(model, store.split(split), repeats, vote, progress=progress)
+        return evaluate(model, store.split(split), repeats, vote, progress=progress)
+
+
+def _open_store(run: Path, data: str | None, model: "Classifier", workers: int) -> "EventStore":
+    """The recordings that are named, or those that the run was trained beside."""
+    from event2vec.errors import Event2VecError
+    from event2vec.prepare import open_for_training
+    from event2vec.recipe import load_recipe
+    from event2vec.runs import read_run
+    from event2vec.store import EventStore
+
+    if data is None:
+        if not (run / "run.json").is_file():
+            raise Event2VecError(f"{run} does not say what it was trained on; name the recordings with --data")
+        return EventStore.open(read_run(run)["data"])
+    dataset = load_recipe(run / "recipe.yaml").data.dataset if (run / "recipe.yaml").is_file() else "folder"
+    with progress_bar("preparing") as progress:
+        return open_for_training(data, dataset, model.sampling, workers, progress).store
+
+
+def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test") -> Path | None:
+    """Write figures and picture into a run; a folder that holds a network alone is left as it is."""
+    from event2vec.atomic import whole_file
+    from event2vec.figures.confusion import draw_confusion
+
+    if not (run / "recipe.yaml").is_file():
+        return None
     folder = run / "evaluation"
-    with whole_file(folder / "evaluation.json") as temporary:
+    with whole_file(folder / f"{split}.json") as temporary:
         temporary.write_text(json.dumps(evaluation.facts(), indent=2) + "\n", "utf-8")
     title = f"{run.name}: {100 * evaluation.accuracy:.1f} % of {evaluation.recordings} recordings"
-    draw_confusion(evaluation.confusion, evaluation.class_names, folder / "confusion.png", title)
-    return evaluation
-
-
-def _data_of(run: Path, data: str | None) -> tuple[str, str]:
-    """Where the recordings are, and what they are when that is no store."""
-    from event2vec.errors import Event2VecError
-    from event2vec.recipe import load_recipe
-
-    recipe = run / "recipe.yaml"
-    dataset = load_recipe(recipe).data.dataset if recipe.is_file() else "folder"
-    if data is not None:
-        return data, dataset
-    facts = run / "run.json"
-    if not facts.is_file():
-        raise Event2VecError(f"{run} does not say what it was trained on; name the recordings with --data")
-    return json.loads(facts.read_text("utf-8"))["data"], dataset
+    picture = folder / f"confusion_{split}.png"
+    draw_confusion(evaluation.confusion, evaluation.class_names, picture, title)
+    return picture
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:
@@ -91,7 +96,7 @@ def print_evaluation(evaluation: "Evaluation") -> None:
     for number, (name, share) in enumerate(evaluation.per_class.items()):
         wrong = confusion[number].copy()
         wrong[number] = 0
-        mistake = f"{evaluation.class_names[int(wrong.argmax())]} ({wrong.max() / confusion[number].sum():.0%})"
+        mistake = f"{evaluation.class_names[int(wrong.argmax())]} ({wrong.max() / max(confusion[number].sum(), 1):.0%})"
         count = confusion[number].sum() // evaluation.repeats
         table.add_row(name, f"{count:,}", "-" if share is None else f"{share:.1%}", mistake if wrong.any() else "")
     console = Console(width=None if sys.stdout.isatty() else 160)

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -53,6 +54,11 @@ class TrainingProgress:
     def __exit__(self, *_: object) -> None:
         if self.bar:
             self.bar.stop()
+
+    def took_over(self, names: list[str]) -> None:
+        parts = Counter(name.partition(".")[0] for name in names)
+        said = " and ".join(f"{count} weights of the {part}" for part, count in parts.items())
+        print(f"Takes over {said}; the head starts anew", file=sys.stderr)
 
     def start(self, epochs: int, steps: int, done: int) -> None:
         self.epochs, self.steps, self.done = epochs, steps, done

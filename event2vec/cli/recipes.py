@@ -59,23 +59,20 @@ def _overrides(options: Namespace) -> dict[str, Any]:
     """Settings that were given on the command line, as YAML reads them."""
     import yaml
 
+    from event2vec.errors import Event2VecError
     from event2vec.recipe import setting_names
 
     given = {name: options.get(_key(name)) for name, _ in setting_names()}
-    return {name: yaml.safe_load(value) for name, value in given.items() if value is not None}
+    try:
+        return {name: yaml.safe_load(value) for name, value in given.items() if value is not None}
+    except yaml.YAMLError as error:
+        raise Event2VecError(f"a setting is not YAML: {' '.join(str(error).split())}") from None
 
 
 def run_task(options: Namespace, task: "Task") -> None:
-    from event2vec.errors import Event2VecError
 
     if options.resume is not None:
-        for name in ("recipe", "data", "out", "init"):
-            if options[name] is not None:
-                raise Event2VecError(f"--resume goes on as the run began; leave {name.upper()} out")
-        strange = [name for name in _overrides(options) if not name.startswith("trainer.")]
-        if strange:
-            raise Event2VecError(f"--resume goes on as the run began; leave --{strange[0]} out")
-        _resume(Path(options.resume), _overrides(options))
+        _resume(options)
         return
     recipe = read_recipe(options)
     if options.print_config:
@@ -100,9 +97,7 @@ def start(
     if is_first_rank():
         _introduce(report, run)
     with _stoppable(run, task), TrainingProgress() as watcher:
-        taken = start_run(recipe, report.store, run, task, Path(init) if init else None, watcher)
-    if taken:
-        print(f"Began with {len(taken)} weights of {init}, all but the head", file=sys.stderr)
+        start_run(recipe, report.store, run, task, Path(init) if init else None, watcher)
     _finish(run)
     return run
 
@@ -120,12 +115,24 @@ def _introduce(report: "Report", run: Path) -> None:
     )
 
 
-def _resume(run: Path, trainer: dict[str, Any]) -> None:
-    from event2vec.training import read_run, resume_run
+def _resume(options: Namespace) -> None:
+    """All is as the run began, but for where its store lies and where it is trained."""
+    from event2vec.errors import Event2VecError
+    from event2vec.runs import read_run
+    from event2vec.training import resume_run
 
+    given = {"RECIPE": options.recipe, "--out": options.out, "--init": options.init}
+    given |= {f"--{name}": value for name, value in _overrides(options).items() if not name.startswith("trainer.")}
+    for name, value in given.items():
+        if value is not None:
+            raise Event2VecError(f"--resume goes on as the run began; leave {name} out")
+    run = Path(options.resume)
     task = read_run(run)["task"]
+    if options.print_config:
+        print((run / "recipe.yaml").read_text("utf-8"), end="")
+        return
     with _stoppable(run, task), TrainingProgress() as watcher:
-        resume_run(run, watcher, trainer)
+        resume_run(run, watcher, _overrides(options), Path(options.data) if options.data else None)
     _finish(run)
 
 
@@ -162,7 +169,8 @@ def _stoppable(run: Path, task: str) -> Iterator[None]:
 
 def _finish(run: Path) -> None:
     from event2vec.figures.curves import draw_curves
-    from event2vec.training import is_first_rank, read_rows
+    from event2vec.runs import read_rows
+    from event2vec.training import is_first_rank
 
     if not is_first_rank() or not (run / "metrics.csv").exists():
         return

@@ -51,7 +51,7 @@ def write_report(run: Path, evaluation: Mapping[str, Any], answers: Sequence[Ans
         "<h2>How the training went</h2>",
         _picture(run / "curves.png", "Loss and accuracy by epoch"),
         "<h2>Which classes are taken for which</h2>",
-        _picture(run / "evaluation/confusion.png", "Confusion matrix"),
+        _picture(run / "evaluation/confusion_test.png", "Confusion matrix"),
         _classes(evaluation),
         "<h2>How to do it again</h2>",
         f"<pre>{html.escape((run / 'recipe.yaml').read_text('utf-8'))}</pre>",
