@@ -102,6 +102,7 @@ class Learner(pl.LightningModule):
         self.sources = sources
         nothing = torch.zeros(len(objective.metrics) + 1, dtype=torch.float64)  # and the count
         self.sums = {"train": nothing, "test": nothing}
+        self.step_ended = 0.0
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         events, labels, indices = batch
@@ -116,6 +117,9 @@ class Learner(pl.LightningModule):
         self._add("train", outcome)
         self.log("train/loss_step", outcome.loss.detach(), sync_dist=True)
         return outcome.loss
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        self.step_ended = time.perf_counter()  # after all callbacks: a checkpoint is no waiting for data
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         events, labels, _ = batch
@@ -190,35 +194,34 @@ class Diary(pl.Callback):
 
     def __init__(self, run: Path, watcher: Watcher | None) -> None:
         self.run, self.watcher = run, watcher
-        self.started = self.ended = 0.0
-        self.data_seconds = self.all_seconds = 0.0
+        self.started = self.data_seconds = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        self.started = self.ended = time.perf_counter()
         if trainer.is_global_zero and self.watcher:
             assert isinstance(learner, Learner)
             self.watcher.start(trainer.max_epochs or 0, learner.steps, trainer.global_step)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        self.started = self.ended = time.perf_counter()
+        assert isinstance(learner, Learner)
+        self.started = learner.step_ended = time.perf_counter()
         self.data_seconds = 0.0
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, learner: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        self.data_seconds += time.perf_counter() - self.ended
+        assert isinstance(learner, Learner)
+        self.data_seconds += time.perf_counter() - learner.step_ended
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if trainer.is_global_zero and self.watcher:
             self.watcher.step(trainer.global_step, float(outputs["loss"]))
-        self.ended = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
         """After validation, which Lightning runs before this."""
         assert isinstance(learner, Learner)
-        train_seconds = self.ended - self.started
+        train_seconds = learner.step_ended - self.started
         row: dict[str, float] = {"epoch": trainer.current_epoch + 1.0, "step": float(trainer.global_step)}
         row |= {f"train_{name}": value for name, value in learner.take_means("train").items()}
         row |= {
