@@ -1,16 +1,20 @@
 """How good a trained network is: accuracy as mean and deviation over independent draws, class by class."""
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from event2vec.errors import Event2VecError, FileError
+from event2vec.events import EventBatch
 from event2vec.loading import Recordings, collate
 from event2vec.model import Classifier
+from event2vec.sampling import Sampling
 from event2vec.store import EventStore
 
 SEED = 1  # draws of the evaluation are not those of training
@@ -68,10 +72,12 @@ def evaluate(
     vote: int = 1,
     batch: int = 32,
     progress: Callable[[int, int], None] | None = None,
+    change: Callable[[EventBatch], EventBatch] = lambda batch: batch,
 ) -> Evaluation:
     """Classify all recordings `repeats` times, each time with draws of their own.
 
     With `vote`, each answer is the mean over so many draws. Clusters are the same every time: one repeat, one draw.
+    `change` is done to every batch before the network sees it.
     """
     if repeats < 1 or vote < 1:
         raise Event2VecError(f"--repeats and --vote must be at least 1, got {repeats} and {vote}")
@@ -83,7 +89,9 @@ def evaluate(
     accuracies, among_five = [], []
     for repeat in range(repeats):
         draws = range(repeat * vote, (repeat + 1) * vote)
-        scores = sum(classify_store(model, store, draw, batch, _part(progress, draw, repeats * vote)) for draw in draws)
+        scores = sum(
+            classify_store(model, store, draw, batch, _part(progress, draw, repeats * vote), change) for draw in draws
+        )
         assert not isinstance(scores, int)
         answers = scores.argmax(axis=1)
         np.add.at(confusion, (labels, answers), 1)
@@ -106,7 +114,12 @@ def _check(model: Classifier, store: EventStore) -> None:
 
 @torch.no_grad()
 def classify_store(
-    model: Classifier, store: EventStore, draw: int, batch: int, progress: Callable[[int, int], None]
+    model: Classifier,
+    store: EventStore,
+    draw: int,
+    batch: int,
+    progress: Callable[[int, int], None],
+    change: Callable[[EventBatch], EventBatch] = lambda batch: batch,
 ) -> NDArray[np.float64]:
     """Probabilities of each class for each recording, with one draw of its events."""
     model.eval()
@@ -116,9 +129,29 @@ def classify_store(
     for start in range(0, len(store), batch):
         rows = range(start, min(start + batch, len(store)))
         events, _, _ = collate([recordings[draw, index] for index in rows])
-        scores.append(model(events.to(device)).double().softmax(dim=-1).cpu().numpy())
+        scores.append(model(change(events.to(device))).double().softmax(dim=-1).cpu().numpy())
         progress(rows.stop, len(store))
     return np.concatenate(scores)
+
+
+def lower_resolution(batch: EventBatch, side: int) -> EventBatch:
+    """Events as a sensor of side x side pixels would have placed them, on the pixels of the sensor that they came from.
+
+    Scaled down and made whole, scaled back and made whole again (Sec. 4.3); 1 leaves one place for all.
+    """
+
+    def place(column: Tensor, pixels: int) -> Tensor:
+        coarse = (column * side / pixels).floor().clamp(max=side - 1)
+        return (coarse * pixels / side).floor() * batch.valid
+
+    return replace(batch, x=place(batch.x, batch.sensor.width), y=place(batch.y, batch.sensor.height))
+
+
+def with_sampling(model: Classifier, sampling: Sampling) -> Classifier:
+    """The same network, reading another number of events of each recording."""
+    other = copy.copy(model)
+    other.sampling = sampling
+    return other
 
 
 def _part(progress: Callable[[int, int], None] | None, number: int, parts: int) -> Callable[[int, int], None]:

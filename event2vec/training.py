@@ -280,9 +280,18 @@ class Means(pl.Callback):
 
 
 def start_run(
-    recipe: Recipe, store: EventStore, run: Path, task: Task, init: Path | None = None, watcher: Watcher | None = None
+    recipe: Recipe,
+    store: EventStore,
+    run: Path,
+    task: Task,
+    init: Path | None = None,
+    watcher: Watcher | None = None,
+    source: Path | None = None,
 ) -> None:
-    """Train in a new folder, from starting weights or from those of the network in `init`."""
+    """Train in a new folder, from starting weights or from those of the network in `init`.
+
+    `source` is what the store was made of, if it holds clusters of it; the run keeps the name.
+    """
     if is_first_rank() and run.exists() and any(run.iterdir()):
         raise FileError(run, "exists already. Choose another --out, or go on with it: event2vec train --resume")
     recipe = replace(recipe, model=replace(recipe.model, sensor=store.sensor, classes=len(store.classes)))
@@ -295,6 +304,7 @@ def start_run(
         run.mkdir(parents=True, exist_ok=True)
         (run / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
         facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init.resolve()) if init else None}
+        facts["source"] = str((source or store.folder).resolve())
         (run / "run.json").write_text(json.dumps(facts | environment(), indent=2) + "\n", "utf-8")
     _fit(trainer, recipe, store, objective, None)
 

@@ -262,6 +262,15 @@ def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatc
     assert set(facts["per_class"]) == set("0123456789")
     assert run("evaluate", "runs/digits", "--workers", "1") == 0
     assert "accuracy" in capsys.readouterr().out
+    assert run("evaluate", "runs/digits", "--resolution", "1,34", "--json") == 0
+    assert [row["resolution"] for row in json.loads(capsys.readouterr().out)] == [1, 34]
+    assert run("evaluate", "runs/digits", "--events", "few") == 2
+    assert "takes whole numbers with commas" in capsys.readouterr().err
+
+    assert run("figures", "runs/digits", "--recordings", "1") == 0
+    assert "cosine similarity" in capsys.readouterr().out
+    drawn = {path.name for path in (tmp_path / "runs/digits/figures").iterdir()}
+    assert {"embedding.png", "embedding.svg", "attention_1.png", "samples.png", "curves.png"} <= drawn
 
     write_events("clip.aedat4", make_recording(3000, sensor=Sensor(34, 34)))
     write_events("large.npz", make_recording(3000, sensor=Sensor(346, 260)))

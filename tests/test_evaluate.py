@@ -5,8 +5,8 @@ import pytest
 import torch
 from conftest import SMALL, make_recording, randomise
 
-from event2vec import Event2VecError, EventStore, ModelConfig, Sampling, build_model
-from event2vec.evaluate import Evaluation, classify_store, evaluate
+from event2vec import Event2VecError, EventBatch, Events, EventStore, ModelConfig, Sampling, Sensor, build_model
+from event2vec.evaluate import Evaluation, classify_store, evaluate, lower_resolution, with_sampling
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=1)
 
@@ -94,3 +94,21 @@ def test_the_network_is_left_as_it_was(store):
     before = [parameter.clone() for parameter in model.parameters()]
     evaluate(model, store, repeats=1)
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
+
+
+def test_a_lower_resolution_moves_events_to_coarse_pixels():
+    events = Events.from_arrays([0, 4, 5, 9], [0, 3, 7, 9], [0, 1, 2, 3], [1] * 4, sensor=Sensor(10, 10))
+    batch = EventBatch.pad([events])
+    half = lower_resolution(batch, 2)
+    assert half.x.tolist() == [[0, 0, 5, 5]]
+    assert half.y.tolist() == [[0, 0, 5, 5]]
+    assert not lower_resolution(batch, 1).x.any()
+    assert torch.equal(lower_resolution(batch, 10).x, batch.x)
+
+
+def test_another_number_of_events_leaves_the_network_as_it_was(store):
+    model = build(length=10)
+    other = with_sampling(model, Sampling(length=5))
+    assert (model.sampling.length, other.sampling.length) == (10, 5)
+    assert other.head is model.head
+    assert len(evaluate(other, store, 1).accuracies) == 1

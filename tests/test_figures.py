@@ -1,12 +1,19 @@
 """Pictures show the events that they are of."""
 
+from dataclasses import replace
+
 import matplotlib.image
 import numpy as np
 import pytest
+import torch
+from conftest import randomise
 
-from event2vec import Events, EventStore, Sensor
+from event2vec import Event2VecError, EventBatch, Events, EventStore, ModelConfig, Sensor, build_model
+from event2vec.attention import reverse
+from event2vec.figures.attention_maps import attention_received, directed_weights, draw_attention
 from event2vec.figures.confusion import draw_confusion
-from event2vec.figures.curves import draw_curves
+from event2vec.figures.curves import draw_curves, draw_sweep
+from event2vec.figures.embedding_maps import draw_embedding_maps, embedding_grid, polarity_similarity
 from event2vec.figures.report import Answer, write_report
 from event2vec.figures.samples import _moments, draw_samples
 
@@ -71,3 +78,73 @@ def test_a_report_is_one_page_with_its_mistakes_marked(tmp_path, make_events):
     assert "really b&lt;i&gt;" in page
     assert "name: &lt;mine&gt;" in page
     assert page.count("data:image/png;base64,") == 2
+
+
+TINY = ModelConfig(sensor=SENSOR, classes=3, dim=16, hidden=16, heads=2, blocks=2)
+
+
+def test_smooth_embeddings_are_told_from_noise(tmp_path):
+    sensor = Sensor(34, 30)
+    models = {
+        kind: randomise(build_model(replace(TINY, sensor=sensor, spatial=kind))) for kind in ("parametric", "lookup")
+    }
+    similar = draw_embedding_maps(models, [tmp_path / "maps.png", tmp_path / "maps.svg"])
+    assert similar["parametric"] > 0.95
+    assert abs(similar["lookup"]) < 0.1
+    assert matplotlib.image.imread(tmp_path / "maps.png").shape[1] > 1500
+    assert (tmp_path / "maps.svg").read_text("utf-8").count("<svg") == 1
+
+
+def test_a_grid_holds_the_vector_of_each_pixel():
+    model = randomise(build_model(TINY))
+    grid = embedding_grid(model)
+    events = Events.from_arrays([5], [2], [0], [1], sensor=SENSOR)
+    vector = model.embed.spatial(EventBatch.pad([events]))[0, 0]
+    np.testing.assert_allclose(grid[1, 2, 5], vector.detach().numpy(), atol=1e-6)
+    falling, rising = grid[0, 2, 5], grid[1, 2, 5]
+    cosine = falling @ rising / np.linalg.norm(falling) / np.linalg.norm(rising)
+    assert polarity_similarity(grid)[2, 5] == pytest.approx(cosine)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"pooling": False}, {"pooling": True}, {"pooling": False, "shared": False}], ids=str
+)
+def test_attention_is_what_the_forward_pass_used(settings, make_events):
+    """The weights that are drawn, times the values, are what attention answered in the forward pass."""
+    model = randomise(build_model(replace(TINY, **settings)))
+    events, answers = make_events(21, sensor=SENSOR), []
+    module = model.backbone.stages[0].blocks[0].attention
+    hook = module.register_forward_hook(lambda module, inputs, output: answers.append((inputs, output)))
+    received = attention_received(model, events)
+    hook.remove()
+    (tokens, turn), answer = answers[0]
+    before, after = directed_weights(module, tokens, turn)
+    assert received.shape == (2, 21)
+    np.testing.assert_allclose(received.sum(axis=1), 21, rtol=1e-5)
+
+    def times_values(weights, direction, rows):
+        values = direction.project(rows)[2].transpose(1, 2).repeat_interleave(2, dim=1)
+        return (weights @ values).transpose(1, 2).flatten(2)
+
+    ahead, back = module.directions[0], module.directions[-1]
+    first = times_values(before, ahead, tokens)
+    second = reverse(times_values(after, back, reverse(tokens, turn)), turn)
+    torch.testing.assert_close(module.output(torch.cat([first, second], dim=-1)), answer, atol=1e-5, rtol=1e-4)
+    mean = (before.mean(dim=(1, 2)) + after.mean(dim=(1, 2)).flip(-1))[0] / 2
+    np.testing.assert_allclose(received[0], (mean / mean.sum() * 21).detach().numpy(), atol=1e-5)
+
+
+def test_attention_is_drawn_and_gated_attention_has_none(tmp_path, make_events):
+    events = make_events(30, sensor=SENSOR)
+    draw_attention(randomise(build_model(TINY)), events, "title", [tmp_path / "attention.png"])
+    assert matplotlib.image.imread(tmp_path / "attention.png").shape[0] > 700
+    gated = build_model(replace(TINY, attention="gated_linear"))
+    with pytest.raises(Event2VecError, match="no weights to draw"):
+        attention_received(gated, events)
+
+
+@pytest.mark.parametrize("name", ["events", "resolution"])
+def test_a_sweep_is_a_curve(tmp_path, name):
+    rows = [{name: value, "accuracy": 0.1 * value, "accuracy_std": 0.01} for value in (1, 2, 4)]
+    draw_sweep(rows, name, tmp_path / "sweep.png", "title")
+    assert matplotlib.image.imread(tmp_path / "sweep.png").shape[0] > 400

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -27,6 +27,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--split", default="test", metavar="NAME", help="which recordings of it")
     parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
     parser.add_argument("--vote", type=int, default=1, metavar="K", help="average the scores of K draws in each answer")
+    parser.add_argument("--events", metavar="N,N,...", help="how the accuracy depends on the number of events")
+    parser.add_argument("--resolution", metavar="N,N,...", help="how it depends on the sensor's resolution, as N x N")
     cores = os.cpu_count() or 1
     parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
     add_json_option(parser)
@@ -34,6 +36,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     run = Path(options.run)
+    if options.events or options.resolution:
+        _sweep(run, options)
+        return
     evaluation = evaluate_run(run, options.data, options.split, options.repeats, options.vote, options.workers)
     print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
     if picture := keep_evaluation(run, evaluation, options.split):
@@ -67,6 +72,83 @@ def _open_store(run: Path, data: str | None, model: "Classifier", workers: int) 
     dataset = load_recipe(run / "recipe.yaml").data.dataset if (run / "recipe.yaml").is_file() else "folder"
     with progress_bar("preparing") as progress:
         return open_for_training(data, dataset, model.sampling, workers, progress).store
+
+
+def _sweep(run: Path, options: Namespace) -> None:
+    """Accuracy against the number of events or the resolution: a table, and CSV and a curve in the run."""
+    from event2vec.errors import Event2VecError
+
+    if options.events and options.resolution:
+        raise Event2VecError("--events and --resolution are two sweeps; ask for one at a time")
+    kind = "events" if options.events else "resolution"
+    measure = _events_point if kind == "events" else _resolution_point
+    rows = []
+    for value in _numbers(options[kind], kind):
+        evaluation = measure(run, value, options)
+        rows.append({kind: value, "accuracy": evaluation.accuracy, "accuracy_std": evaluation.accuracy_std})
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        for row in rows:
+            print(f"{kind} {row[kind]:>6,}   accuracy {100 * row['accuracy']:.2f} ± {100 * row['accuracy_std']:.2f} %")
+    _keep_sweep(run, kind, rows)
+
+
+def _numbers(text: str, name: str) -> list[int]:
+    from event2vec.errors import Event2VecError
+
+    numbers = text.split(",")
+    if not all(number.strip().isdigit() and int(number) > 0 for number in numbers):
+        raise Event2VecError(f"--{name} takes whole numbers with commas between them, such as 64,128,256, got {text!r}")
+    return [int(number) for number in numbers]
+
+
+def _events_point(run: Path, count: int, options: Namespace) -> "Evaluation":
+    from event2vec.checkpoint import load_model
+    from event2vec.evaluate import evaluate, with_sampling
+    from event2vec.runs import read_run
+    from event2vec.sampling import Sampling
+
+    model = load_model(run)
+    model = with_sampling(model, Sampling(method=model.sampling.method, length=count))
+    data = options.data or read_run(run).get("source")  # not the clusters that it was trained on, but their events
+    store = _open_store(run, data, model, options.workers)
+    with progress_bar(f"{count} events") as progress:
+        return evaluate(model, store.split(options.split), options.repeats, options.vote, progress=progress)
+
+
+def _resolution_point(run: Path, side: int, options: Namespace) -> "Evaluation":
+    from event2vec.checkpoint import load_model
+    from event2vec.evaluate import evaluate, lower_resolution
+
+    model = load_model(run)
+    part = _open_store(run, options.data, model, options.workers).split(options.split)
+    with progress_bar(f"{side} x {side} pixels") as progress:
+        return evaluate(
+            model,
+            part,
+            options.repeats,
+            options.vote,
+            progress=progress,
+            change=lambda batch: lower_resolution(batch, side),
+        )
+
+
+def _keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]]) -> None:
+    import csv
+
+    from event2vec.atomic import whole_file
+    from event2vec.figures.curves import draw_sweep
+
+    if not (run / "recipe.yaml").is_file():
+        return
+    path = run / "evaluation" / kind
+    with whole_file(path.with_suffix(".csv")) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    draw_sweep(rows, kind, path.with_suffix(".png"), f"{run.name}: accuracy and {kind}")
+    print(f"Kept in {path.with_suffix('.csv')} and drawn in {path.with_suffix('.png')}", file=sys.stderr)
 
 
 def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test") -> Path | None:

@@ -97,7 +97,8 @@ def start(
     if is_first_rank():
         _introduce(report, run)
     with _stoppable(run, task), TrainingProgress() as watcher:
-        start_run(recipe, report.store, run, task, Path(init) if init else None, watcher)
+        source = Path(data) if data else None
+        start_run(recipe, report.store, run, task, Path(init) if init else None, watcher, source)
     _finish(run)
     return run
 

@@ -1,6 +1,7 @@
 """How a training went: loss and accuracy, epoch by epoch."""
 
 from pathlib import Path
+from typing import Any
 
 from event2vec.atomic import whole_file
 
@@ -33,6 +34,30 @@ def draw_curves(rows: list[dict[str, float]], path: Path, title: str) -> None:
         axis.grid(alpha=0.3)
     axes[0][0].legend(frameon=False)
     figure.suptitle(title)
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=150)
+    plt.close(figure)
+
+
+AXES = {"events": "events of each recording", "resolution": "resolution (pixels along each side)"}
+
+
+def draw_sweep(rows: list[dict[str, Any]], name: str, path: Path, title: str) -> None:
+    """Accuracy against a quantity on a logarithmic axis, with the deviation over draws as bars."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+    figure, axis = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
+    values = [row[name] for row in rows]
+    accuracy = [100 * row["accuracy"] for row in rows]
+    deviation = [100 * row["accuracy_std"] for row in rows]
+    axis.errorbar(values, accuracy, deviation, color=TEST, marker="o", capsize=3)
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_locator(FixedLocator(values))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.set(xlabel=AXES[name], ylabel="accuracy (%)", title=title)
+    axis.grid(alpha=0.3)
     with whole_file(path) as temporary:
         figure.savefig(temporary, dpi=150)
     plt.close(figure)

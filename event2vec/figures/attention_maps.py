@@ -1,0 +1,92 @@
+"""Which events a network attends to: what each receives in the attention that the network computes (Figure 6)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from event2vec.atomic import whole_file
+from event2vec.attention import Bidirectional, ForgettingDirection, forgetting_weights, reverse
+from event2vec.errors import Event2VecError
+from event2vec.events import EventBatch, Events
+from event2vec.model import Classifier
+
+
+@torch.no_grad()
+def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]:
+    """What each event receives in each block, as (blocks, events); each row sums to the number of events.
+
+    Averaged over queries, heads and both directions. After pooling, a token stands for several events, which share what
+    it receives.
+    """
+    seen: list[tuple[Bidirectional, Tensor, Tensor]] = []
+
+    def note(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        assert isinstance(module, Bidirectional)
+        seen.append((module, inputs[0], inputs[1]))
+
+    modules = [module for module in model.modules() if isinstance(module, Bidirectional)]
+    if any(not isinstance(direction, ForgettingDirection) for module in modules for direction in module.directions):
+        raise Event2VecError("gated linear attention has no weights to draw; this is for model.attention = forgetting")
+    hooks = [module.register_forward_pre_hook(note) for module in modules]
+    try:
+        model(EventBatch.pad([events]))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return np.stack([_received(module, tokens, turn, len(events)) for module, tokens, turn in seen])
+
+
+def _received(module: Bidirectional, tokens: Tensor, turn: Tensor, events: int) -> NDArray[np.float64]:
+    before, after = directed_weights(module, tokens, turn)
+    both = (before.mean(dim=(1, 2)) + reverse(after.mean(dim=(1, 2)), turn))[0] / 2
+    shared = both.repeat_interleave(-(-events // len(both)))[:events]
+    return (shared / shared.sum().clamp(min=1e-12) * events).double().cpu().numpy()
+
+
+def directed_weights(
+    module: Bidirectional, tokens: Float[Tensor, "1 length dim"], turn: Tensor
+) -> tuple[Float[Tensor, "1 heads length length"], Float[Tensor, "1 heads length length"]]:
+    """The weights of both directions as the forward pass has them; the second over the row reversed."""
+    ahead, back = module.directions[0], module.directions[-1]
+    assert isinstance(ahead, ForgettingDirection)
+    assert isinstance(back, ForgettingDirection)
+    q, k, _, gate = (part.transpose(1, 2) for part in ahead.project(tokens))
+    before = forgetting_weights(q, k, gate)
+    q, k, _, gate = (reverse(part, turn).transpose(1, 2) for part in back.project(tokens))
+    return before, forgetting_weights(q, k, gate)
+
+
+def draw_attention(model: Classifier, events: Events, title: str, paths: list[Path]) -> None:
+    """The events of one recording over the sensor and over time, a column for each block, brighter where seen more."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
+
+    received = attention_received(model, events)
+    blocks = len(received)
+    figure = plt.figure(figsize=(3.6 * blocks + 0.8, 6.6), layout="constrained")
+    x, y, seconds = events.x.numpy(), events.y.numpy(), events.t.numpy() / 1e6
+    low, high = 0.0, float(np.percentile(received, 99))
+    for number, weights in enumerate(received):
+        order = np.argsort(weights)  # the most seen on top
+        style = {"c": weights[order], "cmap": "inferno", "vmin": low, "vmax": high, "s": 9}
+        flat = figure.add_subplot(2, blocks, number + 1)
+        points = flat.scatter(x[order], y[order], **style)
+        flat.set(xlim=(-1, events.sensor.width), ylim=(events.sensor.height, -1), aspect="equal", facecolor="#dddddd")
+        flat.set(xlabel="x (pixels)", ylabel="y (pixels)" if number == 0 else "", title=f"block {number + 1}")
+        deep: Any = figure.add_subplot(2, blocks, blocks + number + 1, projection="3d")
+        deep.scatter(seconds[order], x[order], y[order], **style)
+        deep.set(xlabel="t (s)", ylabel="x (pixels)", zlabel="y (pixels)")
+        deep.invert_zaxis()
+        for axis in (deep.xaxis, deep.yaxis, deep.zaxis):
+            axis.set_major_locator(MaxNLocator(4))
+    figure.colorbar(points, ax=figure.axes, label="attention received (1 = its share)", shrink=0.6)
+    figure.suptitle(title)
+    for path in paths:
+        with whole_file(path) as temporary:
+            figure.savefig(temporary, dpi=150)
+    plt.close(figure)
