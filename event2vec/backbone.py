@@ -88,6 +88,29 @@ class Backbone(nn.Module):
                 tokens, valid = pool_pairs(tokens, valid)
         return tokens, valid
 
+    def after_each_block(
+        self, tokens: Float[Tensor, "batch length dim"], valid: Bool[Tensor, "batch length"], count: int
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Tokens and `valid` before the first block and after each of the first `count`, for those who look inside.
+
+        The norm that ends a stage counts only where a stage ends.
+        """
+        found = [(tokens, valid)]
+        for stage in self.stages:
+            turn = reversal(valid)
+            assert isinstance(stage, Stage)
+            blocks = list(stage.blocks)
+            for number, block in enumerate(blocks):
+                if len(found) > count:
+                    return found
+                tokens = block(tokens, turn, None)
+                last = number == len(blocks) - 1
+                tokens = stage.norm(tokens) if last else tokens
+                if last and self.pooling:
+                    tokens, valid = pool_pairs(tokens, valid)
+                found.append((tokens, valid))
+        return found
+
 
 def pool_pairs(
     tokens: Float[Tensor, "batch length dim"], valid: Bool[Tensor, "batch length"]

@@ -1,0 +1,68 @@
+"""Linear probing: features of the frozen network, at each depth."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import SMALL, make_recording, randomise
+
+from event2vec import Event2VecError, EventBatch, EventStore, ModelConfig, Sampling, build_model
+from event2vec.heads import mean_over_valid
+from event2vec.probe import _Told, extract, probe
+
+TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=2)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Two classes that differ in where their events are."""
+
+    def corner(label, seed):
+        events = make_recording(40, seed=seed)
+        return replace(events, x=events.x / 2 + 15 * label), label
+
+    folder = tmp_path_factory.mktemp("data") / "store"
+    recordings = [corner(index % 2, index) for index in range(40)]
+    splits = ["train"] * 30 + ["test"] * 10
+    return EventStore.create(folder, recordings, sensor=SMALL, classes=["left", "right"], splits=splits)
+
+
+@pytest.mark.parametrize("pooling", [True, False])
+def test_the_deepest_features_are_those_of_the_head(store, pooling):
+    model = randomise(build_model(replace(TINY, pooling=pooling)))
+    told = _Told(lambda done, total: None, len(store), 0, 1)
+    raw, tokens, deepest = extract(model, store, Sampling(length=64), [None, 0, 2], 0, told)
+    batch = EventBatch.pad([store[index][0] for index in range(len(store))])
+    with torch.no_grad():
+        expected = mean_over_valid(*model.backbone(model.embed(batch), batch.valid))
+        first = mean_over_valid(model.embed(batch), batch.valid)
+    np.testing.assert_allclose(deepest, expected.numpy(), atol=1e-5)
+    np.testing.assert_allclose(tokens, first.numpy(), atol=1e-5)
+    assert raw.shape == (40, 4)
+
+
+def test_what_is_linearly_separable_is_separated(store):
+    told = []
+    rows = probe(
+        randomise(build_model(TINY)),
+        store,
+        Sampling(length=20),
+        [0, 1],
+        2,
+        lambda done, total: told.append((done, total)),
+    )
+    assert [(row.features, row.blocks) for row in rows] == [("raw events", None), ("event2vec", 0), ("event2vec", 1)]
+    assert rows[0].accuracy > 0.9
+    assert all(len(row.accuracies) == 2 for row in rows)
+    assert told[-1] == (80, 80)
+
+
+def test_clusters_need_one_repeat_and_depths_must_exist(store):
+    model = randomise(build_model(TINY))
+    (row,) = probe(model, store, Sampling(method="clusters", length=20), [], 5)
+    assert len(row.accuracies) == 1
+    with pytest.raises(Event2VecError, match=r"--layers must be from 0 to 2"):
+        probe(model, store, Sampling(length=20), [3])
+    with pytest.raises(Event2VecError, match="no recordings in the split 'test'"):
+        probe(model, store.split("train"), Sampling(length=20), [0])
