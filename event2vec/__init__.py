@@ -23,6 +23,7 @@ A recording flows down this list, and every file does one step of it:
     loading, runs       recordings -> batches; what lies in the folder of a run
     training            Lightning: optimiser, schedule, checkpoints
     evaluate, probe     accuracy as mean and deviation, class by class; linear probing
+    experiment          tables of the paper; experiments/*.yaml
     figures/            pictures of events
     benchmark/          speed and memory, measured against alternatives on the same machine
     cli/                one file for each verb: parse, call, print

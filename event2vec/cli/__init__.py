@@ -22,6 +22,7 @@ VERBS = {
     "pretrain": "train without labels, by hiding events",
     "evaluate": "how good a trained network is, class by class",
     "predict": "classify recordings",
+    "experiment": "repeat a table of the paper on your data",
     "probe": "what a network's features tell a linear classifier about other data",
     "figures": "draw what a network has learnt",
     "benchmark": "measure speed and memory against the alternatives on this machine",

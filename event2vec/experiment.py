@@ -1,0 +1,164 @@
+"""A table of the paper from one call: train each row with several seeds, evaluate, and set the paper's figures beside.
+
+An experiment is a YAML file: a title, the data set of the paper's figures, and rows of changes to a recipe. Runs that
+are finished are not repeated, and one that was stopped goes on.
+"""
+
+import csv
+import json
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from event2vec.atomic import whole_file
+from event2vec.checkpoint import load_model
+from event2vec.errors import Event2VecError, FileError
+from event2vec.evaluate import Evaluation, evaluate
+from event2vec.model import count_parameters
+from event2vec.prepare import open_for_training
+from event2vec.recipe import Recipe
+from event2vec.runs import RECIPE
+
+FOLDER = Path(__file__).parent / "experiments"
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what is changed, and what the paper reports for it."""
+
+    name: str
+    settings: dict[str, Any]
+    paper: str
+
+
+@dataclass(frozen=True)
+class Experiment:
+    title: str
+    paper: str  # the data set of the paper's figures
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """What the seeds of a row came to."""
+
+    row: Row
+    accuracies: tuple[float, ...]
+    parameters: int
+    seconds: float  # of training and evaluating one seed, on average
+
+    @property
+    def accuracy(self) -> str:
+        mean, deviation = 100 * np.mean(self.accuracies), 100 * np.std(self.accuracies)
+        return f"{mean:.2f} ± {deviation:.2f}" if len(self.accuracies) > 1 else f"{mean:.2f}"
+
+
+def experiment_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_experiment(name_or_path: str) -> Experiment:
+    """An experiment of the package by its name, or any other by its file."""
+    path = Path(name_or_path)
+    path = path if path.suffix in (".yaml", ".yml") else FOLDER / f"{name_or_path}.yaml"
+    if not path.is_file():
+        known = ", ".join(experiment_names())
+        raise Event2VecError(
+            f"unknown experiment {name_or_path!r}; there are {known}, or name a file that ends in .yaml"
+        )
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+        rows = tuple(Row(str(row["name"]), dict(row["settings"]), str(row["paper"])) for row in content["rows"])
+        return Experiment(str(content["title"]), str(content["paper"]), rows)
+    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            path, f"is no experiment: expected title, paper and rows of name, settings, paper ({error!r})"
+        ) from None
+
+
+def run_experiment(
+    experiment: Experiment,
+    recipe: Recipe,
+    data: str | None,
+    folder: Path,
+    seeds: int,
+    workers: int = 1,
+    tell: Callable[[str], None] = lambda line: None,
+) -> list[RowResult]:
+    """Train and evaluate what is missing in `folder`, row by row and seed by seed."""
+    results = []
+    for row in experiment.rows:
+        changed = recipe.with_settings(row.settings)  # before anything is trained: a row may be wrong
+        found = []
+        for seed in range(seeds):
+            run = folder / f"{row.name.replace(' ', '_')}-{seed}"
+            facts = _one_run(changed.with_settings({"training.seed": seed}), data, run, workers)
+            tell(f"{row.name}, seed {seed}: {100 * facts['accuracy']:.2f} %")
+            found.append(facts)
+        accuracies = tuple(facts["accuracy"] for facts in found)
+        seconds = float(np.mean([facts["seconds"] for facts in found]))
+        results.append(RowResult(row, accuracies, found[0]["parameters"], seconds))
+    return results
+
+
+def _one_run(recipe: Recipe, data: str | None, run: Path, workers: int) -> dict[str, Any]:
+    from event2vec.training import resume_run, start_run
+
+    settings = recipe.to_yaml()
+    if (run / RESULT).is_file():
+        facts: dict[str, Any] = json.loads((run / RESULT).read_text("utf-8"))
+        if facts["recipe"] != settings:
+            raise FileError(run, "is the result of other settings. Choose another --out, or remove it")
+        return facts
+    began = time.monotonic()
+    store = open_for_training(data, recipe.data.dataset, recipe.sampling, workers).store
+    if (run / RECIPE).is_file():
+        resume_run(run)
+    else:
+        shutil.rmtree(run, ignore_errors=True)  # stopped before it began
+        start_run(recipe, store, run, "train")
+    model = load_model(run)
+    evaluation: Evaluation = evaluate(model, store.split("test"))
+    facts = {"recipe": settings, "accuracy": evaluation.accuracy, "accuracy_std": evaluation.accuracy_std}
+    facts |= {"parameters": count_parameters(model), "seconds": time.monotonic() - began}
+    with whole_file(run / RESULT) as temporary:
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    return facts
+
+
+def table(experiment: Experiment, results: list[RowResult], ours: str) -> list[dict[str, str]]:
+    """The paper's form: a row for each change, our figure and the paper's with the data set of each."""
+    return [
+        {
+            "": result.row.name,
+            f"accuracy on {ours} (%)": result.accuracy,
+            f"paper, {experiment.paper} (%)": result.row.paper,
+            "parameters": f"{result.parameters:,}",
+            "seconds a run": f"{result.seconds:.0f}",
+        }
+        for result in results
+    ]
+
+
+def write_table(rows: list[dict[str, str]], title: str, path: Path) -> None:
+    """As CSV and as Markdown."""
+    with whole_file(path.with_suffix(".csv")) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    lines = [f"# {title}", "", *markdown(rows), ""]
+    with whole_file(path.with_suffix(".md")) as temporary:
+        temporary.write_text("\n".join(lines), "utf-8")
+
+
+def markdown(rows: list[dict[str, str]]) -> list[str]:
+    heads = list(rows[0])
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    return lines + [f"| {' | '.join(row.values())} |" for row in rows]
