@@ -213,19 +213,19 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
 
 @pytest.fixture
 def few_digits(monkeypatch):
-    """200 of the digits, with fewer frames: the same steps in a fraction of the time."""
+    """100 of the digits, with fewer frames: the same steps in a fraction of the time."""
     import event2vec.datasets.digits as digits
 
     pictures, labels = digits._load_digits()
-    monkeypatch.setattr(digits, "_load_digits", lambda: (pictures[:200], labels[:200]))
-    monkeypatch.setattr(digits, "TEST_COUNT", 40)
+    monkeypatch.setattr(digits, "_load_digits", lambda: (pictures[:100], labels[:100]))
+    monkeypatch.setattr(digits, "TEST_COUNT", 20)
     monkeypatch.setattr(digits, "FRAMES", 30)
 
 
 def test_demo_ends_with_a_page(few_digits, tmp_path, capsys):
     assert run("demo", "--out", tmp_path / "demo", "--workers", "1", "--epochs", "1") == 0
     said = capsys.readouterr()
-    assert "160 recordings to train on and 40 to test on" in said.err
+    assert "80 recordings to train on and 20 to test on" in said.err
     assert "accuracy" in said.out
     page = (tmp_path / "demo/report.html").read_text("utf-8")
     assert page.count("<img") == 12, "ten recordings, the curves and the confusion matrix"
@@ -240,7 +240,7 @@ def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatc
     ordinary = TrainingProgress.step
 
     def interrupt(self, step, loss):
-        if step == 7:
+        if step == 3:
             raise KeyboardInterrupt
         ordinary(self, step, loss)
 
