@@ -1,5 +1,6 @@
 """What training minimises: one class for each task, a batch in, a loss and metrics out."""
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 import torch
@@ -50,8 +51,9 @@ class Objective(nn.Module):
     """The metric that says which epoch was best."""
     higher_is_better: bool
 
+    @abstractmethod
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
-        raise NotImplementedError
+        """What the batch came to."""
 
 
 class Classification(Objective):
