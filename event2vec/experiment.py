@@ -4,7 +4,6 @@ An experiment is a YAML file: a title, the data set of the paper's figures, and 
 are finished are not repeated, and one that was stopped goes on.
 """
 
-import csv
 import json
 import shutil
 import time
@@ -23,7 +22,7 @@ from event2vec.evaluate import Evaluation, evaluate
 from event2vec.model import count_parameters
 from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe
-from event2vec.runs import RECIPE
+from event2vec.runs import RECIPE, write_rows
 
 FOLDER = Path(__file__).parent / "experiments"
 RESULT = "result.json"
@@ -149,10 +148,7 @@ def table(experiment: Experiment, results: list[RowResult], ours: str) -> list[d
 
 def write_table(rows: list[dict[str, str]], title: str, path: Path) -> None:
     """As CSV and as Markdown."""
-    with whole_file(path.with_suffix(".csv")) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path.with_suffix(".csv"), rows)
     lines = [f"# {title}", "", *markdown(rows), ""]
     with whole_file(path.with_suffix(".md")) as temporary:
         temporary.write_text("\n".join(lines), "utf-8")

@@ -4,6 +4,7 @@ import csv
 import json
 import platform
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.csv"
 
 def read_run(run: Path) -> dict[str, Any]:
     """What run.json holds: task, data and environment."""
-    if not (run / "run.json").is_file():
+    if not (run / FACTS).is_file():
         raise FileError(run, "is no run: it has no run.json. A run is a folder that 'event2vec train' wrote")
     try:
-        facts: dict[str, Any] = json.loads((run / "run.json").read_text("utf-8"))
+        facts: dict[str, Any] = json.loads((run / FACTS).read_text("utf-8"))
         assert {"task", "data", "init"} <= facts.keys()
     except (ValueError, AssertionError, AttributeError):
-        raise FileError(run / "run.json", "is damaged, expected JSON with task, data and init") from None
+        raise FileError(run / FACTS, "is damaged, expected JSON with task, data and init") from None
     return facts
 
 
@@ -50,7 +51,12 @@ def read_rows(path: Path) -> list[dict[str, float]]:
 def append_row(path: Path, row: dict[str, float]) -> None:
     """Add an epoch to the table; an epoch that was there already was trained again after a kill and is replaced."""
     rows = [old for old in read_rows(path) if old["epoch"] < row["epoch"]] if path.exists() else []
+    write_rows(path, [*rows, row])
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table as CSV, with the columns of its last row."""
     with whole_file(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(row))
+        writer = csv.DictWriter(file, list(rows[-1]))
         writer.writeheader()
-        writer.writerows([*rows, row])
+        writer.writerows(rows)

@@ -11,15 +11,11 @@ from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events, Sensor
 from event2vec.machine import tune_cpu
 from event2vec.model import Classifier, ModelConfig, build_model, count_parameters
+from event2vec.recipe import load_recipe
 from event2vec.sampling import Sampling
 
 PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
-    "dvs_gesture": (ModelConfig(), Sampling(length=4096)),
-    "asl_dvs": (ModelConfig(sensor=Sensor(240, 180), classes=24, blocks=2, pooling=False), Sampling()),
-    "dvs_lip": (
-        ModelConfig(classes=100, dim=192, hidden=384, heads=6, blocks=16, pooling=False),
-        Sampling(method="clusters"),
-    ),
+    recipe.name: (recipe.model, recipe.sampling) for recipe in map(load_recipe, ("dvs_gesture", "asl_dvs", "dvs_lip"))
 }
 BATCHES = (1, 8, 32)
 SMALL = 16  # events a row of the call that loads the code before memory is measured

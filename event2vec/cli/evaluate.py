@@ -76,15 +76,18 @@ def _open_store(run: Path, data: str | None, model: "Classifier", workers: int) 
 
 def _sweep(run: Path, options: Namespace) -> None:
     """Accuracy against the number of events or the resolution: a table, and CSV and a curve in the run."""
+    from event2vec.checkpoint import load_model
     from event2vec.errors import Event2VecError
 
     if options.events and options.resolution:
         raise Event2VecError("--events and --resolution are two sweeps; ask for one at a time")
     kind = "events" if options.events else "resolution"
     measure = _events_point if kind == "events" else _resolution_point
+    values = _numbers(options[kind], kind)
+    model = load_model(run)
     rows = []
-    for value in _numbers(options[kind], kind):
-        evaluation = measure(run, value, options)
+    for value in values:
+        evaluation = measure(run, model, value, options)
         rows.append({kind: value, "accuracy": evaluation.accuracy, "accuracy_std": evaluation.accuracy_std})
     if options.json:
         print(json.dumps(rows, indent=2))
@@ -103,13 +106,11 @@ def _numbers(text: str, name: str) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _events_point(run: Path, count: int, options: Namespace) -> "Evaluation":
-    from event2vec.checkpoint import load_model
+def _events_point(run: Path, model: "Classifier", count: int, options: Namespace) -> "Evaluation":
     from event2vec.evaluate import evaluate, with_sampling
     from event2vec.runs import read_run
     from event2vec.sampling import Sampling
 
-    model = load_model(run)
     model = with_sampling(model, Sampling(method=model.sampling.method, length=count))
     data = options.data or read_run(run).get("source")  # not the clusters that it was trained on, but their events
     store = _open_store(run, data, model, options.workers)
@@ -117,11 +118,9 @@ def _events_point(run: Path, count: int, options: Namespace) -> "Evaluation":
         return evaluate(model, store.split(options.split), options.repeats, options.vote, progress=progress)
 
 
-def _resolution_point(run: Path, side: int, options: Namespace) -> "Evaluation":
-    from event2vec.checkpoint import load_model
+def _resolution_point(run: Path, model: "Classifier", side: int, options: Namespace) -> "Evaluation":
     from event2vec.evaluate import evaluate, lower_resolution
 
-    model = load_model(run)
     part = _open_store(run, options.data, model, options.workers).split(options.split)
     with progress_bar(f"{side} x {side} pixels") as progress:
         return evaluate(
@@ -135,18 +134,13 @@ def _resolution_point(run: Path, side: int, options: Namespace) -> "Evaluation":
 
 
 def _keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]]) -> None:
-    import csv
-
-    from event2vec.atomic import whole_file
     from event2vec.figures.curves import draw_sweep
+    from event2vec.runs import write_rows
 
     if not (run / "recipe.yaml").is_file():
         return
     path = run / "evaluation" / kind
-    with whole_file(path.with_suffix(".csv")) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(path.with_suffix(".csv"), rows)
     draw_sweep(rows, kind, path.with_suffix(".png"), f"{run.name}: accuracy and {kind}")
     print(f"Kept in {path.with_suffix('.csv')} and drawn in {path.with_suffix('.png')}", file=sys.stderr)
 

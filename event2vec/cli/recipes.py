@@ -70,7 +70,6 @@ def _overrides(options: Namespace) -> dict[str, Any]:
 
 
 def run_task(options: Namespace, task: "Task") -> None:
-
     if options.resume is not None:
         _resume(options)
         return
@@ -146,8 +145,7 @@ def _open_data(recipe: "Recipe", data: str | None, workers: int, wait: bool) -> 
 
 def _run_name(recipe: "Recipe", data: str | None) -> Path:
     """A folder of one's own recordings gives its name; a known data set is called as its recipe."""
-    own = recipe.data.dataset == "folder" and data
-    return Path("runs") / (Path(data).resolve().name if own and data else recipe.name)
+    return Path("runs") / (Path(data).resolve().name if recipe.data.dataset == "folder" and data else recipe.name)
 
 
 def free_name(path: Path) -> Path:

@@ -15,7 +15,7 @@ import numpy as np
 
 from event2vec.atomic import whole_file
 from event2vec.events import Events
-from event2vec.figures.samples import FALLING, QUIET, RISING
+from event2vec.figures.samples import FALLING, QUIET, RISING, last_changes
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
@@ -71,15 +71,13 @@ def _answer(answer: Answer) -> str:
 
 
 def _events_picture(events: Events) -> str:
-    """The sign of the last change at each pixel."""
+    """What `last_changes` gives, in colour and enlarged."""
     import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
 
-    picture = np.zeros((events.sensor.height, events.sensor.width), np.int64)
-    picture[events.y.long().numpy(), events.x.long().numpy()] = np.where(events.p.numpy(), 1, -1)
     file = io.BytesIO()
     colours: Any = ListedColormap([FALLING, QUIET, RISING])
-    zoomed = np.kron(picture, np.ones((-(-160 // events.sensor.height),) * 2, np.int64))
+    zoomed = np.kron(last_changes(events), np.ones((-(-160 // events.sensor.height),) * 2, np.int64))
     plt.imsave(file, zoomed, cmap=colours, vmin=-1, vmax=1)
     return _image(file.getvalue(), "Events of a recording")
 

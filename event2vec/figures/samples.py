@@ -43,13 +43,13 @@ def draw_samples(store: EventStore, path: Path, classes: int = 10) -> None:
 
 def _moments(events: Events) -> list[NDArray[np.int64]]:
     """The sign of the last change at each pixel, in equal slices of the recording."""
-    x, y = events.x.long().numpy(), events.y.long().numpy()
-    sign = np.where(events.p.numpy(), 1, -1)
-    slices = np.minimum(events.t.numpy() * len(QUARTERS) // max(events.duration, 1), len(QUARTERS) - 1)
-    pictures = []
-    for moment in range(len(QUARTERS)):
-        picture = np.zeros((events.sensor.height, events.sensor.width), np.int64)
-        here = slices == moment
-        picture[y[here], x[here]] = sign[here]  # in time order: the last one stays
-        pictures.append(picture)
-    return pictures
+    slices = (events.t * len(QUARTERS) // max(events.duration, 1)).clamp(max=len(QUARTERS) - 1)
+    return [last_changes(events.select(slices == moment)) for moment in range(len(QUARTERS))]
+
+
+def last_changes(events: Events) -> NDArray[np.int64]:
+    """The sign of the last change at each pixel; 0 where there was none."""
+    picture = np.zeros((events.sensor.height, events.sensor.width), np.int64)
+    # In time order: the last one stays.
+    picture[events.y.long().numpy(), events.x.long().numpy()] = np.where(events.p.numpy(), 1, -1)
+    return picture
