@@ -9,6 +9,7 @@ A recording flows down this list, and every file does one step of it:
     io/                 file <-> Events
     sampling            how a recording is brought to L events; uniform random sampling (Sec. 3.4)
     clustering          batched K-Means++ (Alg. 1); kmeans_baselines: what it is compared with
+    clouds              its phases in torch; compiled_cloud: in C, for a CPU
     store               EventStore: columns on disk, memory-mapped; what training reads
     datasets/           a data set as people download it -> recordings with labels and a split
     prepare             a data set -> a store, in parallel and resumable

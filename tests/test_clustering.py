@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 import event2vec.clustering as module
 from event2vec import Event2VecError, Events, EventStore, Sensor, cluster_batch, cluster_events, open_dataset
 from event2vec.benchmark.clustering import inertia
-from event2vec.clustering import BlockCloud, Settings, TorchCloud, cluster_with, draw_distinct, share_clusters
+from event2vec.clouds import AT_ONCE, TorchCloud, draw_distinct
+from event2vec.clustering import Settings, cluster_with, share_clusters
+from event2vec.compiled_cloud import CompiledCloud
 from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
 from event2vec.prepare import prepare
 
-ENGINES = [BlockCloud, TorchCloud]
+ENGINES = [CompiledCloud, TorchCloud]
 
 
 def seeded(seed=0):
@@ -109,12 +111,52 @@ def test_drawing_is_by_weight_and_never_twice():
     assert abs(np.mean([second == 1 for second in after]) - 1 / 3) < 0.05
 
 
-def test_drawing_ends_where_one_outweighs_all_others():
-    weights = torch.tensor([1e-300, 1.0, 1e-200, 0.0], dtype=torch.float64)
-    assert draw_distinct(weights, 3, seeded()).tolist() == [1, 2, 0]
+def test_the_compiled_engine_draws_by_weight_and_squared_distance():
+    """The first of four points on a line by weight, the next by weight and squared distance, and none twice."""
+    x = torch.tensor([0.0, 0.1, 0.2, 1.0], dtype=torch.float64)
+    cloud = CompiledCloud(torch.stack([x, 0 * x, 0 * x], dim=1), torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    drawn = [(cloud.seed(2, 1, seeded(seed))[:, 0] * 10).round().int().tolist() for seed in range(4000)]
+    first = [sum(one == place for one, _ in drawn) / 4000 for place in (0, 1, 2, 10)]
+    np.testing.assert_allclose(first, [0.1, 0.2, 0.3, 0.4], atol=0.03)
+    after = [second for one, second in drawn if one == 10]
+    chances = np.array([1 * 1.0**2, 2 * 0.9**2, 3 * 0.8**2])
+    np.testing.assert_allclose(
+        [after.count(place) / len(after) for place in range(3)], chances / chances.sum(), atol=0.04
+    )
+    assert sorted((cloud.seed(9, 64, seeded())[:, 0] * 10).round().int().tolist()) == [0, 1, 2, 10]
 
 
-def obvious(points, weights, share, iterations, tolerance, generator):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_seeding_goes_on_where_one_outweighs_all_others(engine):
+    points = torch.rand(4, 3, generator=seeded(), dtype=torch.float64)
+    cloud = engine(points, torch.tensor([1e-200, 1.0, 1e-100, 1e-300], dtype=torch.float64))
+    assert {tuple(row) for row in cloud.seed(4, 64, seeded()).tolist()} == {tuple(row) for row in points.tolist()}
+
+
+def compiled_draws(cloud, generator):
+    """What `compiled_cloud.c` draws: SplitMix64, and waiting times by rate."""
+    random, turn = np.uint64(int(torch.randint(2**62, (), generator=generator))), 0
+
+    def draw(mass, count):
+        nonlocal turn
+        with np.errstate(over="ignore", divide="ignore"):
+            bits = random + (np.uint64(turn * len(mass)) + np.arange(1, len(mass) + 1, dtype=np.uint64)) * np.uint64(
+                0x9E3779B97F4A7C15
+            )
+            bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            waits = -np.log((((bits ^ (bits >> np.uint64(31))) >> np.uint64(11)) + np.uint64(1)) * 2.0**-53) / mass
+        turn += 1
+        return np.argsort(waits, kind="stable")[: min(count, np.isfinite(waits).sum())]
+
+    return draw
+
+
+def torch_draws(cloud, generator):
+    return lambda mass, count: draw_distinct(torch.from_numpy(mass), count, generator).numpy()
+
+
+def obvious(points, weights, share, iterations, tolerance, draw_positions):
     """Alg. 1 with the pruning of spare seeds, one step at a time and all distances written out."""
 
     def squared(centres):
@@ -129,10 +171,10 @@ def obvious(points, weights, share, iterations, tolerance, generator):
         return centres, np.array([weights[label == number].sum() for number in range(len(centres))])
 
     def draw(mass, count):
-        return points[draw_distinct(torch.from_numpy(mass), count, generator).numpy()]
+        return points[draw_positions(mass, count)]
 
     centres = draw(weights, 1)
-    wanted = min(share + int(module.SPARE_SHARE * share) + module.SPARE_COUNT, len(points))
+    wanted = min(2 * share + module.SPARE, len(points))
     while len(centres) < wanted:
         new = draw(weights * squared(centres).min(1), min(64, wanted - len(centres)))
         if len(new) == 0:
@@ -147,12 +189,10 @@ def obvious(points, weights, share, iterations, tolerance, generator):
         cost = np.array(
             [(weights * (ways[:, 1] - ways[:, 0]))[label == number].sum() for number in range(len(centres))]
         )
-        going = set(np.argsort(cost, kind="stable")[: max((spare + 1) // 2, min(spare, module.FEW))].tolist())
         apart = ((centres[:, None] - centres[None]) ** 2).sum(-1)
         np.fill_diagonal(apart, np.inf)
-        neighbour = apart.argmin(1)
-        spared = {one for one in going if neighbour[one] in going and cost[neighbour[one]] < cost[one]}
-        going -= spared
+        cheaper = [number for number in np.argsort(cost) if cost[number] < cost[apart[number].argmin()]]
+        going = set(cheaper[: min(spare, max(len(centres) // AT_ONCE, 1))])
         centres = centres[[number for number in range(len(centres)) if number not in going]]
     for _ in range(iterations):
         before = centres.copy()
@@ -165,19 +205,20 @@ def obvious(points, weights, share, iterations, tolerance, generator):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("count", "clusters", "iterations"), [(200, 8, 1), (300, 25, 6), (500, 60, 20)])
 def test_an_obvious_version_gives_the_same_clusters(engine, count, clusters, iterations, make_events, monkeypatch):
-    monkeypatch.setattr(module, "group_size", lambda _: 1)  # the obvious version knows no groups
+    monkeypatch.setattr(module, "LARGEST_GROUP", 1)  # the obvious version knows no groups
     events = make_events(count)
     # Between pixels and of different weights, so that no two distances or costs are the same.
     chance = torch.rand(3, count, generator=seeded(1)) * 0.9
     x, y = (events.x + chance[0]).clamp(max=33), (events.y + chance[1]).clamp(max=29)
     events = replace(events, x=x, y=y, rho=1 + chance[2])
     result = cluster(engine, events, clusters, iterations)
-    generator = seeded()
-    points, weights = module.to_unit_cube(events).numpy(), events.rho.double().numpy()
+    chances = Settings(64, iterations, 1e-4, seeded())
+    points, weights = module.to_unit_cube(events), events.rho.double()
     shares = share_clusters(int((~events.p).sum()), int(events.p.sum()), clusters)
     for polarity, share in enumerate(shares):
-        mine = events.p.numpy() == bool(polarity)
-        centres, counts = obvious(points[mine], weights[mine], share, iterations, 1e-4, generator)
+        cloud = engine(points[events.p == bool(polarity)], weights[events.p == bool(polarity)])
+        draws = (compiled_draws if engine is CompiledCloud else torch_draws)(cloud, chances.branch().generator)
+        centres, counts = obvious(cloud.points.numpy(), cloud.weights.numpy(), share, iterations, 1e-4, draws)
         centres, counts = centres[counts > 0], counts[counts > 0]
         theirs = result.p == bool(polarity)
         found = np.stack([result.x[theirs] / 33, result.y[theirs] / 29, result.t[theirs] / events.duration], 1)
@@ -202,14 +243,6 @@ def test_the_clock_of_the_recording_does_not_matter():
     assert torch.equal(one.t + 10**12, other.t)
 
 
-def test_threads_change_nothing(monkeypatch):
-    events = digit()
-    alone = cluster_events(events, 300)
-    monkeypatch.setattr(module, "THREADED", 1)
-    monkeypatch.setattr(module, "cpu_count", lambda: 3)
-    assert_same(cluster_events(events, 300), alone)
-
-
 def test_cluster_batch_is_each_recording_on_its_own():
     recordings = [digit(number) for number in range(5)]
     together = cluster_batch(recordings, 50, iterations=3)
@@ -225,7 +258,7 @@ def test_both_engines_and_scikit_learn_reach_the_same_inertia(clusters):
     recordings = [digit(number) for number in range(4)]
     scores = {}
     for name, run in {
-        "block": lambda events: cluster(BlockCloud, events, clusters),
+        "compiled": lambda events: cluster(CompiledCloud, events, clusters),
         "torch": lambda events: cluster(TorchCloud, events, clusters),
         "sklearn": lambda events: cluster_sklearn(events, clusters, 20),
     }.items():
@@ -233,26 +266,30 @@ def test_both_engines_and_scikit_learn_reach_the_same_inertia(clusters):
         for events, result in results:
             check_promises(events, result, clusters)
         scores[name] = np.mean([inertia(events, result) for events, result in results])
-    assert scores["block"] < 1.03 * scores["sklearn"]
+    assert scores["compiled"] < 1.03 * scores["sklearn"]
     assert scores["torch"] < 1.03 * scores["sklearn"]
 
 
-def test_a_stray_time_does_not_blur_what_lies_close_together():
-    """All but one of the events in the last 2 ms of a minute, on a few pixels of a large sensor."""
-    random = np.random.default_rng(0)
-    t = np.concatenate([[0], 60_000_000 - random.integers(0, 2000, 1999)])
-    x, y = random.integers(300, 303, 2000), random.integers(200, 203, 2000)
-    events = Events.from_arrays(x, y, t, random.integers(0, 2, 2000), sensor=Sensor(346, 260))
-    block, precise = (cluster(engine, events, 256) for engine in ENGINES)
-    assert len(block) > 250
-    assert inertia(events, block) < 2 * inertia(events, precise)
+@pytest.mark.parametrize("spread", [1.0, 1e-6])
+def test_leaving_out_centres_changes_nothing(spread):
+    """Both engines prune and move alike: clouds of any shape, of points on top of each other, in runs of any length."""
+    for count, many in ((1, 2), (31, 7), (33, 64), (257, 20), (3000, 300)):
+        chance = seeded(count)
+        points = torch.rand(count, 3, generator=chance, dtype=torch.float64) * torch.tensor([1, spread, 0.1])
+        points[: count // 3] = points[0]
+        weights = 1 + torch.rand(count, generator=chance, dtype=torch.float64)
+        centres = torch.rand(many, 3, generator=chance, dtype=torch.float64) * torch.tensor([1, spread, 0.1])
+        (moved, counts), (expected, theirs) = (engine(points, weights).iterate(centres, 3, 0.0) for engine in ENGINES)
+        torch.testing.assert_close(moved, expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(counts, theirs)
+        kept, right = (engine(points, weights).prune(centres, many // 2) for engine in ENGINES)
+        assert len(kept) == many // 2
+        assert count < 31 or torch.equal(kept, right), "all costs are the same where nearly all centres are empty"
 
 
 FORKED = """
 import os, signal, torch
-import event2vec.clustering as module
 from event2vec import cluster_events, open_dataset
-module.THREADED, module.cpu_count = 1, lambda: 2
 torch.set_num_threads(1)  # as a data loader does in its workers: OpenMP's own threads do not survive a fork
 events = open_dataset("digits", None, "test")[0][0]
 here = cluster_events(events, 32)
@@ -284,8 +321,16 @@ def test_the_torch_engine_is_as_good_in_float32():
 def test_groups_of_neighbours_cost_little(monkeypatch):
     events = digit()
     grouped = inertia(events, cluster_events(events, 16))
-    monkeypatch.setattr(module, "group_size", lambda _: 1)
+    monkeypatch.setattr(module, "LARGEST_GROUP", 1)
     assert grouped < 1.05 * inertia(events, cluster_events(events, 16))
+
+
+def test_without_a_compiler_torch_does_the_work_and_says_so(monkeypatch):
+    events = digit()
+    monkeypatch.setattr(module, "library", lambda: None)
+    with pytest.warns(UserWarning, match="without a C compiler"):
+        result = cluster_events(events, 64)
+    assert_same(result, cluster(TorchCloud, events, 64))
 
 
 def test_clusters_of_clusters_keep_the_counts():

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes
-from event2vec.clustering import SEED, Settings, TorchCloud, cluster_events, cluster_with, to_unit_cube
+from event2vec.clouds import TorchCloud
+from event2vec.clustering import SEED, Settings, cluster_events, cluster_with, to_unit_cube
 from event2vec.errors import Event2VecError
 from event2vec.events import Events, Sensor
 from event2vec.io import read_recording
