@@ -25,6 +25,7 @@ A recording flows down this list, and every file does one step of it:
     training            Lightning: optimiser, schedule, checkpoints
     evaluate, probe     accuracy as mean and deviation, class by class; linear probing
     experiment          tables of the paper; experiments/*.yaml
+    report              one page about a run; page/: its style and its event player
     figures/            pictures of events
     benchmark/          speed and memory, measured against alternatives on the same machine
     cli/                one file for each verb: parse, call, print

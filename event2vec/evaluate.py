@@ -1,8 +1,9 @@
 """How good a trained network is: accuracy as mean and deviation over independent draws, class by class."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,6 +133,40 @@ def classify_store(
         scores.append(model(change(events.to(device))).double().softmax(dim=-1).cpu().numpy())
         progress(rows.stop, len(store))
     return np.concatenate(scores)
+
+
+def sweep_events(
+    model: Classifier,
+    raw: EventStore,
+    counts: Sequence[int],
+    repeats: int = 10,
+    vote: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Accuracy with so many events of each recording (Figure 3)."""
+    rows = []
+    for number, count in enumerate(counts):
+        reader = with_sampling(model, replace(model.sampling, length=count))
+        found = evaluate(reader, raw, repeats, vote, progress=_part(progress, number, len(counts)))
+        rows.append({"events": count, "accuracy": found.accuracy, "accuracy_std": found.accuracy_std})
+    return rows
+
+
+def sweep_resolution(
+    model: Classifier,
+    store: EventStore,
+    sides: Sequence[int],
+    repeats: int = 10,
+    vote: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Accuracy with so many pixels along each side of the sensor (Figure 4)."""
+    rows = []
+    for number, side in enumerate(sides):
+        told, coarser = _part(progress, number, len(sides)), partial(lower_resolution, side=side)
+        found = evaluate(model, store, repeats, vote, progress=told, change=coarser)
+        rows.append({"resolution": side, "accuracy": found.accuracy, "accuracy_std": found.accuracy_std})
+    return rows
 
 
 def lower_resolution(batch: EventBatch, side: int) -> EventBatch:

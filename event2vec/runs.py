@@ -4,7 +4,7 @@ import csv
 import json
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,11 @@ import torch
 
 from event2vec import __version__
 from event2vec.atomic import whole_file
-from event2vec.errors import FileError
+from event2vec.errors import Event2VecError, FileError
+from event2vec.prepare import open_for_training, prepare_digits
+from event2vec.recipe import load_recipe
+from event2vec.sampling import Sampling
+from event2vec.store import EventStore
 
 RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.csv"
 
@@ -27,6 +31,34 @@ def read_run(run: Path) -> dict[str, Any]:
     except (ValueError, AssertionError, AttributeError):
         raise FileError(run / FACTS, "is damaged, expected JSON with task, data and init") from None
     return facts
+
+
+def open_recordings(
+    run: Path,
+    data: str | None,
+    sampling: Sampling,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> EventStore:
+    """The recordings that are named, or those that the run was trained beside, in the form that training reads."""
+    if data is None:
+        if not (run / FACTS).is_file():
+            raise Event2VecError(f"{run} does not say what it was trained on; name the recordings with --data")
+        return EventStore.open(read_run(run)["data"])
+    dataset = load_recipe(run / RECIPE).data.dataset if (run / RECIPE).is_file() else "folder"
+    return open_for_training(data, dataset, sampling, workers, progress).store
+
+
+def open_raw_recordings(
+    run: Path, data: str | None, workers: int = 1, progress: Callable[[int, int], None] | None = None
+) -> EventStore:
+    """The same with all their events: what clusters were made of, not the clusters."""
+    if data is None and (run / FACTS).is_file():
+        facts = read_run(run)
+        data = facts.get("source", facts["data"])
+        if data == facts["data"] and load_recipe(run / RECIPE).data.dataset == "digits":
+            return prepare_digits(workers, progress)
+    return open_recordings(run, data, Sampling(), workers, progress)
 
 
 def environment() -> dict[str, Any]:

@@ -19,7 +19,7 @@ LAYERS = [
     {"prepare", "backbone", "heads", "model", "checkpoint"},
     {"objectives", "recipe", "loading", "runs", "training"},
     {"evaluate", "probe", "figures", "benchmark"},
-    {"experiment"},
+    {"experiment", "report"},
     {"cli"},
 ]
 LAYER = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -6,6 +6,7 @@ import pytest
 from event2vec import Event2VecError, ModelConfig, Sampling
 from event2vec.benchmark import attention, clustering, data, model, reading
 from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.benchmark.summary import compare, summarise
 
 
 def test_the_best_round_of_each_side_counts():
@@ -17,6 +18,19 @@ def test_the_best_round_of_each_side_counts():
 
 def test_peak_memory_is_that_of_the_call():
     assert 90e6 < peak_bytes(np.ones, (10,), 12_500_000) < 150e6
+
+
+def test_a_summary_has_the_spread_of_each_ratio():
+    rows = [{"events": count, "ours ms": 3.0, "x faiss": ratio} for count, ratio in ((10, 4.0), (20, 2.0), (30, 9.0))]
+    (found,) = summarise({"clustering": [*rows, {"events": 40, "x faiss": "-"}]})
+    assert found == {"part": "clustering", "ratio": "x faiss", "lowest": 2.0, "middle": 4.0, "highest": 9.0}
+
+
+def test_a_comparison_is_of_rows_about_the_same():
+    before = {"model": [{"batch": 1, "ms": 4.0}, {"batch": 8, "ms": 9.0}], "data": [{"batch": 1, "ms": 1.0}]}
+    now = {"model": [{"batch": 8, "ms": 3.0, "new": 1.0}, {"batch": 2, "ms": 7.0}]}
+    (change,) = compare(before, now)
+    assert change == {"part": "model", "of": "8", "figure": "ms", "before": 9.0, "now": 3.0, "now / before": 1 / 3}
 
 
 def test_data_is_measured_on_both_sides(monkeypatch):

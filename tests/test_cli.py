@@ -228,7 +228,7 @@ def test_demo_ends_with_a_page(few_digits, tmp_path, capsys):
     assert "80 recordings to train on and 20 to test on" in said.err
     assert "accuracy" in said.out
     page = (tmp_path / "demo/report.html").read_text("utf-8")
-    assert page.count("<img") == 12, "ten recordings, the curves and the confusion matrix"
+    assert page.count("<img") == 8, "samples, curves, confusion, two sweeps, two recordings, embedding"
     assert "http" not in page, "nothing is loaded from elsewhere"
 
 
@@ -270,7 +270,8 @@ def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatc
     assert run("figures", "runs/digits", "--recordings", "1") == 0
     assert "cosine similarity" in capsys.readouterr().out
     drawn = {path.name for path in (tmp_path / "runs/digits/figures").iterdir()}
-    assert {"embedding.png", "embedding.svg", "attention_1.png", "samples.png", "curves.png"} <= drawn
+    names = ("embedding", "attention_1", "samples", "curves", "confusion")
+    assert {f"{name}.{kind}" for name in names for kind in ("png", "svg")} == drawn
 
     write_events("clip.aedat4", make_recording(3000, sensor=Sensor(34, 34)))
     write_events("large.npz", make_recording(3000, sensor=Sensor(346, 260)))
@@ -340,3 +341,28 @@ def test_all_settings_are_printed(capsys):
 def test_benchmark_names_a_folder_that_is_missing(tmp_path, capsys):
     assert run("benchmark", "reading", "--recordings", tmp_path / "missing") == 2
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_benchmark_runs_all_its_parts_and_compares_with_an_earlier_run(tmp_path, capsys, monkeypatch):
+    import event2vec.cli.benchmark as benchmark
+
+    speeds = {"reading": 1.5, "data": 20.0, "clustering": 8.0, "attention": 1.3, "model": 2.5}
+    monkeypatch.setattr(benchmark, "_measure", lambda part, options: [{"of": part, "ours / limit": speeds[part]}])
+    assert run("benchmark", "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {part: [{"of": part, "ours / limit": speed}] for part, speed in speeds.items()}
+    (tmp_path / "before.json").write_text(said.out)
+    speeds["model"] = 5.0
+    assert run("benchmark", "model", "--compare", tmp_path / "before.json", "--json") == 0
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    assert (change["before"], change["now"], change["now / before"]) == (2.5, 5.0, 2.0)
+    assert run("benchmark", "--compare", tmp_path / "before.json") == 0
+    assert "highest" in capsys.readouterr().out, "a summary ends the output"
+
+    (tmp_path / "bad.json").write_text("[1]")
+    for name, message in (
+        ("bad.json", "is not what 'event2vec benchmark --json' writes"),
+        ("no.json", "does not exist"),
+    ):
+        assert run("benchmark", "--compare", tmp_path / name) == 2
+        assert message in capsys.readouterr().err

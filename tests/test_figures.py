@@ -1,5 +1,6 @@
 """Pictures show the events that they are of."""
 
+import base64
 from dataclasses import replace
 
 import matplotlib.image
@@ -11,10 +12,10 @@ from conftest import randomise
 from event2vec import Event2VecError, EventBatch, Events, EventStore, ModelConfig, Sensor, build_model
 from event2vec.attention import reverse
 from event2vec.figures.attention_maps import attention_received, directed_weights, draw_attention
+from event2vec.figures.clips import make_clip, nearest_tokens
 from event2vec.figures.confusion import draw_confusion
 from event2vec.figures.curves import draw_curves, draw_sweep
 from event2vec.figures.embedding_maps import draw_embedding_maps, embedding_grid, polarity_similarity
-from event2vec.figures.report import Answer, write_report
 from event2vec.figures.samples import _moments, draw_samples
 
 SENSOR = Sensor(6, 4)
@@ -59,27 +60,6 @@ def test_confusion_is_drawn_in_percent_of_each_class(tmp_path, classes):
     assert yellow.mean() > 0.2 / classes, "the diagonal is full"
 
 
-def test_a_report_is_one_page_with_its_mistakes_marked(tmp_path, make_events):
-    (tmp_path / "recipe.yaml").write_text("name: <mine>\n")
-    events = make_events(200)
-    answers = [Answer(events, "a", {"a": 0.9, "b": 0.1}), Answer(events, "b<i>", {"a": 0.6, "b<i>": 0.4})]
-    facts = {
-        "accuracy": 0.5,
-        "accuracy_std": 0.1,
-        "repeats": 2,
-        "recordings": 2,
-        "class_names": ["a", "b<i>"],
-        "per_class": {"a": 1.0, "b<i>": None},
-    }
-    write_report(tmp_path, facts, answers, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text("utf-8")
-    assert "50.0 % ± 10.0" in page
-    assert page.count("<span class=wrong>") == 1
-    assert "really b&lt;i&gt;" in page
-    assert "name: &lt;mine&gt;" in page
-    assert page.count("data:image/png;base64,") == 2
-
-
 TINY = ModelConfig(sensor=SENSOR, classes=3, dim=16, hidden=16, heads=2, blocks=2)
 
 
@@ -88,7 +68,7 @@ def test_smooth_embeddings_are_told_from_noise(tmp_path):
     models = {
         kind: randomise(build_model(replace(TINY, sensor=sensor, spatial=kind))) for kind in ("parametric", "lookup")
     }
-    similar = draw_embedding_maps(models, [tmp_path / "maps.png", tmp_path / "maps.svg"])
+    similar = draw_embedding_maps(models, tmp_path / "maps.png")
     assert similar["parametric"] > 0.95
     assert abs(similar["lookup"]) < 0.1
     assert matplotlib.image.imread(tmp_path / "maps.png").shape[1] > 1500
@@ -136,11 +116,43 @@ def test_attention_is_what_the_forward_pass_used(settings, make_events):
 
 def test_attention_is_drawn_and_gated_attention_has_none(tmp_path, make_events):
     events = make_events(30, sensor=SENSOR)
-    draw_attention(randomise(build_model(TINY)), events, "title", [tmp_path / "attention.png"])
+    draw_attention(randomise(build_model(TINY)), events, "title", tmp_path / "attention.png")
     assert matplotlib.image.imread(tmp_path / "attention.png").shape[0] > 700
     gated = build_model(replace(TINY, attention="gated_linear"))
     with pytest.raises(Event2VecError, match="no weights to draw"):
         attention_received(gated, events)
+
+
+def test_a_picture_is_the_same_file_every_time_and_is_there_for_print_too(tmp_path):
+    rows = [{"epoch": 1.0, "train_loss": 2.0}, {"epoch": 2.0, "train_loss": 1.0}]
+    for name in ("one", "other"):
+        draw_curves(rows, tmp_path / f"{name}.png", "title")
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"other.{kind}").read_bytes()
+    assert (tmp_path / "one.svg").read_text("utf-8").count("<svg") == 1
+
+
+def test_an_event_shows_the_attention_of_the_nearest_token_of_its_polarity():
+    events = Events.from_arrays([0, 5, 5, 1], [0, 0, 3, 1], [0, 10, 90, 100], [1, 1, 0, 0], sensor=SENSOR)
+    tokens = Events.from_arrays([4, 1, 0, 5], [0, 0, 0, 3], [0, 20, 80, 100], [1, 1, 0, 0], sensor=SENSOR)
+    assert nearest_tokens(events, tokens).tolist() == [1, 0, 3, 2]
+    assert nearest_tokens(events, tokens.select(slice(0, 1))).tolist() == [0, 0, 0, 0]
+
+
+def test_a_clip_holds_the_events_and_what_each_receives(make_events):
+    model = randomise(build_model(TINY, class_names=("a", "b", "c")))
+    raw = make_events(40, sensor=SENSOR)
+    clip = make_clip(model, raw, raw, 1, 0)
+    received = attention_received(model, raw)
+    assert clip.attention.shape == (2, 40)
+    for row, mine in zip(received, clip.attention, strict=True):
+        shown = mine.astype(float) * np.percentile(row, 99) / 255
+        assert np.abs(shown - row.clip(max=np.percentile(row, 99))).max() < 0.01 * row.max(), "each event is a token"
+    facts = clip.facts()
+    assert np.frombuffer(base64.b64decode(facts["columns"]["t"]), "<u4").tolist() == raw.t.tolist()
+    assert facts["right"] == (clip.answer == "b")
+    gated = build_model(replace(TINY, attention="gated_linear"))
+    assert make_clip(gated, raw, raw, 1, 0).facts()["columns"]["attention"] == []
 
 
 @pytest.mark.parametrize("name", ["events", "resolution"])

@@ -25,6 +25,7 @@ VERBS = {
     "experiment": "repeat a table of the paper on your data",
     "probe": "what a network's features tell a linear classifier about other data",
     "figures": "draw what a network has learnt",
+    "report": "one page about a run: how good, how robust, how fast, and what it looks at",
     "benchmark": "measure speed and memory against the alternatives on this machine",
 }
 

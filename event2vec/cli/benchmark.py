@@ -1,5 +1,10 @@
 """Measure on this machine, ours and the alternatives in one run.
 
+    event2vec benchmark --json > before.json       # all parts; takes about fifteen minutes
+    event2vec benchmark model --compare before.json
+
+Without PART all are run, and a summary of their ratios ends the output. Stop other work first.
+
 reading: files of each format, against eventcv alone where it decodes, and 10 million events where we do.
 data: drawing a training batch from a store, against compressed npz files.
 clustering: Alg. 1 on recordings of 4,000 to 256,000 events, against scikit-learn and Faiss. Takes some minutes.
@@ -20,39 +25,71 @@ PARTS = ("reading", "data", "clustering", "attention", "model")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("part", metavar="PART", choices=PARTS, help=f"what to measure: {', '.join(PARTS)}")
+    parser.usage = "%(prog)s [PART] [options]"
+    parser.add_argument("part", nargs="?", metavar="PART", choices=PARTS, help=f"what to measure: {', '.join(PARTS)}")
     parser.add_argument("--recordings", metavar="FOLDER", help="reading, clustering: real recordings to measure with")
     parser.add_argument("--recipe", metavar="NAME", help="model: dvs_gesture, asl_dvs or dvs_lip instead of all three")
     parser.add_argument(
         "--compile", action="store_true", help="model: through torch.compile, which needs a C++ compiler"
     )
+    parser.add_argument("--compare", metavar="FILE", help="show the change against what --json wrote earlier")
     add_json_option(parser)
 
 
 def run(options: Namespace) -> None:
-    rows = _measure(options)
-    print(json.dumps(rows, indent=2)) if options.json else _print_rows(rows)
+    from event2vec.benchmark.summary import compare, summarise
+
+    before = _read(Path(options.compare)) if options.compare else None
+    parts = {}
+    for part in [options.part] if options.part else PARTS:
+        print(f"measuring {part}", file=sys.stderr, flush=True)
+        parts[part] = _measure(part, options)
+        if not options.json:
+            _print_rows(parts[part])
+    changes = compare(before, parts) if before is not None else []
+    if before is not None and not changes:
+        print(f"event2vec: warning: {options.compare} has nothing in common with this", file=sys.stderr)
+    if options.json:
+        print(json.dumps(parts | ({"changes": changes} if before is not None else {}), indent=2))
+        return
+    _print_rows(summarise(parts))
+    _print_rows(changes)
 
 
-def _measure(options: Namespace) -> list[dict[str, Any]]:
+def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """What an earlier run wrote with --json."""
     from event2vec.errors import FileError
 
-    if options.part == "data":
+    try:
+        parts = json.loads(path.read_text("utf-8"))
+        assert parts.keys() - {"changes"} <= set(PARTS)
+        assert all(isinstance(row, dict) for rows in parts.values() for row in rows)
+    except FileNotFoundError:
+        raise FileError(path, "does not exist, expected what 'event2vec benchmark --json' wrote") from None
+    except (OSError, ValueError, AssertionError, AttributeError, TypeError):
+        raise FileError(path, "is not what 'event2vec benchmark --json' writes: parts with rows, as JSON") from None
+    return parts
+
+
+def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
+    from event2vec.errors import FileError
+
+    if part == "data":
         from event2vec.benchmark.data import measure_data
 
         return measure_data()
-    if options.part == "attention":
+    if part == "attention":
         from event2vec.benchmark.attention import measure_attention
 
         return measure_attention()
-    if options.part == "model":
+    if part == "model":
         from event2vec.benchmark.model import measure_model
 
         return measure_model(options.recipe, options.compile)
     folder = Path(options.recordings) if options.recordings else None
     if folder is not None and not folder.is_dir():
         raise FileError(folder, "is not a folder, expected one with recordings")
-    if options.part == "clustering":
+    if part == "clustering":
         from event2vec.benchmark.clustering import measure_clustering
 
         return measure_clustering(folder)

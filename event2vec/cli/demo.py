@@ -1,7 +1,7 @@
 """See it work, without data, camera or GPU, in about three minutes.
 
 Shows handwritten digits to a simulated event camera, trains a small Transformer on the recordings, says how many test
-recordings it recognises and ends with a page of pictures.
+recordings it recognises and ends with a page that shows what it learnt and what it looks at.
 """
 
 import os
@@ -13,8 +13,6 @@ from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.progress import progress_bar
 
-SHOWN = 10  # test recordings on the page
-
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
@@ -25,13 +23,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> None:
-    from event2vec.checkpoint import load_model
-    from event2vec.cli.evaluate import evaluate_run, keep_evaluation, print_evaluation
-    from event2vec.cli.predict import answer
+    from event2vec.cli.evaluate import keep_evaluation, print_evaluation
     from event2vec.cli.recipes import free_name, start
-    from event2vec.figures.report import Answer, write_report
     from event2vec.prepare import prepare_digits
     from event2vec.recipe import load_recipe
+    from event2vec.report import write_report
 
     began = time.monotonic()
     with progress_bar("showing digits to a simulated camera") as progress:
@@ -40,14 +36,8 @@ def run(options: Namespace) -> None:
     if options.epochs is not None:
         recipe = recipe.with_settings({"training.epochs": options.epochs})
     folder = start(recipe, str(store.folder), str(free_name(Path(options.out))), "train", workers=options.workers)
-    evaluation = evaluate_run(folder, None, workers=options.workers)
-    print_evaluation(evaluation)
-    keep_evaluation(folder, evaluation)
-    model, test = load_model(folder), store.split("test")
-    answers = []
-    for index in range(min(SHOWN, len(test))):
-        events, label = test[index]
-        answers.append(Answer(events, test.classes[label], answer(model, events)["scores"]))
     page = folder / "report.html"
-    write_report(folder, evaluation.facts(), answers, page)
+    found = write_report(folder, page, workers=options.workers, stage=progress_bar)
+    print_evaluation(found.evaluation)
+    keep_evaluation(folder, found.evaluation)
     print(f"Done in {time.monotonic() - began:.0f} seconds. See what it learnt: {page}", file=sys.stderr)

@@ -17,8 +17,6 @@ from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from event2vec.evaluate import Evaluation
-    from event2vec.model import Classifier
-    from event2vec.store import EventStore
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -50,51 +48,41 @@ def evaluate_run(
 ) -> "Evaluation":
     from event2vec.checkpoint import load_model
     from event2vec.evaluate import evaluate
+    from event2vec.runs import open_recordings
 
     model = load_model(run)
-    store = _open_store(run, data, model, workers)
+    with progress_bar("preparing") as progress:
+        store = open_recordings(run, data, model.sampling, workers, progress)
     with progress_bar("evaluating") as progress:
         return evaluate(model, store.split(split), repeats, vote, progress=progress)
-
-
-def _open_store(run: Path, data: str | None, model: "Classifier", workers: int) -> "EventStore":
-    """The recordings that are named, or those that the run was trained beside."""
-    from event2vec.errors import Event2VecError
-    from event2vec.prepare import open_for_training
-    from event2vec.recipe import load_recipe
-    from event2vec.runs import read_run
-    from event2vec.store import EventStore
-
-    if data is None:
-        if not (run / "run.json").is_file():
-            raise Event2VecError(f"{run} does not say what it was trained on; name the recordings with --data")
-        return EventStore.open(read_run(run)["data"])
-    dataset = load_recipe(run / "recipe.yaml").data.dataset if (run / "recipe.yaml").is_file() else "folder"
-    with progress_bar("preparing") as progress:
-        return open_for_training(data, dataset, model.sampling, workers, progress).store
 
 
 def _sweep(run: Path, options: Namespace) -> None:
     """Accuracy against the number of events or the resolution: a table, and CSV and a curve in the run."""
     from event2vec.checkpoint import load_model
     from event2vec.errors import Event2VecError
+    from event2vec.evaluate import sweep_events, sweep_resolution
+    from event2vec.runs import open_raw_recordings, open_recordings
 
     if options.events and options.resolution:
         raise Event2VecError("--events and --resolution are two sweeps; ask for one at a time")
     kind = "events" if options.events else "resolution"
-    measure = _events_point if kind == "events" else _resolution_point
     values = _numbers(options[kind], kind)
     model = load_model(run)
-    rows = []
-    for value in values:
-        evaluation = measure(run, model, value, options)
-        rows.append({kind: value, "accuracy": evaluation.accuracy, "accuracy_std": evaluation.accuracy_std})
+    with progress_bar("preparing") as progress:
+        if kind == "events":
+            store = open_raw_recordings(run, options.data, options.workers, progress)
+        else:
+            store = open_recordings(run, options.data, model.sampling, options.workers, progress)
+    sweep = sweep_events if kind == "events" else sweep_resolution
+    with progress_bar(f"sweep over {kind}") as progress:
+        rows = sweep(model, store.split(options.split), values, options.repeats, options.vote, progress)
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
         for row in rows:
             print(f"{kind} {row[kind]:>6,}   accuracy {100 * row['accuracy']:.2f} ± {100 * row['accuracy_std']:.2f} %")
-    _keep_sweep(run, kind, rows)
+    keep_sweep(run, kind, rows)
 
 
 def _numbers(text: str, name: str) -> list[int]:
@@ -106,38 +94,12 @@ def _numbers(text: str, name: str) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def _events_point(run: Path, model: "Classifier", count: int, options: Namespace) -> "Evaluation":
-    from event2vec.evaluate import evaluate, with_sampling
-    from event2vec.runs import read_run
-    from event2vec.sampling import Sampling
-
-    model = with_sampling(model, Sampling(method=model.sampling.method, length=count))
-    data = options.data or read_run(run).get("source")  # not the clusters that it was trained on, but their events
-    store = _open_store(run, data, model, options.workers)
-    with progress_bar(f"{count} events") as progress:
-        return evaluate(model, store.split(options.split), options.repeats, options.vote, progress=progress)
-
-
-def _resolution_point(run: Path, model: "Classifier", side: int, options: Namespace) -> "Evaluation":
-    from event2vec.evaluate import evaluate, lower_resolution
-
-    part = _open_store(run, options.data, model, options.workers).split(options.split)
-    with progress_bar(f"{side} x {side} pixels") as progress:
-        return evaluate(
-            model,
-            part,
-            options.repeats,
-            options.vote,
-            progress=progress,
-            change=lambda batch: lower_resolution(batch, side),
-        )
-
-
-def _keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]]) -> None:
+def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]]) -> None:
+    """Write a sweep into a run, as CSV and as a curve."""
     from event2vec.figures.curves import draw_sweep
-    from event2vec.runs import write_rows
+    from event2vec.runs import RECIPE, write_rows
 
-    if not (run / "recipe.yaml").is_file():
+    if not (run / RECIPE).is_file():
         return
     path = run / "evaluation" / kind
     write_rows(path.with_suffix(".csv"), rows)
@@ -148,17 +110,23 @@ def _keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]]) -> None:
 def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test") -> Path | None:
     """Write figures and picture into a run; a folder that holds a network alone is left as it is."""
     from event2vec.atomic import whole_file
-    from event2vec.figures.confusion import draw_confusion
+    from event2vec.runs import RECIPE
 
-    if not (run / "recipe.yaml").is_file():
+    if not (run / RECIPE).is_file():
         return None
     folder = run / "evaluation"
     with whole_file(folder / f"{split}.json") as temporary:
         temporary.write_text(json.dumps(evaluation.facts(), indent=2) + "\n", "utf-8")
-    title = f"{run.name}: {100 * evaluation.accuracy:.1f} % of {evaluation.recordings} recordings"
     picture = folder / f"confusion_{split}.png"
-    draw_confusion(evaluation.confusion, evaluation.class_names, picture, title)
+    draw_evaluation(run, evaluation, picture)
     return picture
+
+
+def draw_evaluation(run: Path, evaluation: "Evaluation", picture: Path) -> None:
+    from event2vec.figures.confusion import draw_confusion
+
+    title = f"{run.name}: {100 * evaluation.accuracy:.1f} % of {evaluation.recordings} recordings"
+    draw_confusion(evaluation.confusion, evaluation.class_names, picture, title)
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:

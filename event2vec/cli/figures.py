@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option
+from event2vec.errors import Event2VecError
 
 if TYPE_CHECKING:
     from event2vec.model import Classifier
-    from event2vec.store import EventStore
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -27,21 +27,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     from event2vec.checkpoint import load_any_model
+    from event2vec.cli.evaluate import draw_evaluation, evaluate_run
     from event2vec.figures.embedding_maps import draw_embedding_maps
-    from event2vec.figures.samples import draw_samples
     from event2vec.model import Classifier
 
     runs = [Path(name) for name in options.runs]
     folder = Path(options.out) if options.out else runs[0] / "figures"
     models = {path.name: load_any_model(path) for path in runs}
-    similar = draw_embedding_maps(models, _both(folder / "embedding"))
+    similar = draw_embedding_maps(models, folder / "embedding.png")
     first = models[runs[0].name]
-    store = _test_recordings(runs[0])
-    if store is not None:
-        draw_samples(_raw(runs[0], store), folder / "samples.png")
-        if isinstance(first, Classifier):
-            _draw_recordings(first, store, folder, options.recordings)
     _draw_curves(runs[0], folder)
+    try:
+        _draw_samples(runs[0], folder)
+        if isinstance(first, Classifier):
+            draw_evaluation(runs[0], evaluate_run(runs[0], None), folder / "confusion.png")
+            _draw_recordings(first, runs[0], folder, options.recordings)
+    except Event2VecError as error:
+        print(f"event2vec: warning: some pictures are not drawn: {error}", file=sys.stderr)
     if options.json:
         print(json.dumps({"neighbour_similarity": similar, "folder": str(folder)}, indent=2))
     else:
@@ -50,55 +52,29 @@ def run(options: Namespace) -> None:
     print(f"The pictures are in {folder}", file=sys.stderr)
 
 
-def _both(path: Path) -> list[Path]:
-    return [path.with_name(f"{path.name}.png"), path.with_name(f"{path.name}.svg")]
-
-
-def _test_recordings(run: Path) -> "EventStore | None":
-    """What the run was tested on, if it says so and that is still there."""
-    from event2vec.errors import Event2VecError
-    from event2vec.runs import read_run
-    from event2vec.store import EventStore
-
-    try:
-        return EventStore.open(read_run(run)["data"]).split("test")
-    except Event2VecError as error:
-        print(f"event2vec: warning: no attention is drawn: {error}", file=sys.stderr)
-        return None
-
-
-def _raw(run: Path, store: "EventStore") -> "EventStore":
-    """The events that the clusters of a store were made of, where they are in a store themselves."""
-    from event2vec.errors import Event2VecError
-    from event2vec.runs import read_run
-    from event2vec.store import EventStore
-
-    try:
-        return EventStore.open(read_run(run).get("source", "")).split("test")
-    except Event2VecError:
-        return store
-
-
-def _draw_recordings(model: "Classifier", store: "EventStore", folder: Path, count: int) -> None:
-    from event2vec.errors import Event2VecError
-    from event2vec.figures.attention_maps import draw_attention
-    from event2vec.randomness import seeded
-
-    for index in range(min(count, len(store))):
-        events, label = store[index]
-        shortened = model.sampling.shorten(events, seeded(0, 0, index))
-        answer = model.predict(events)
-        title = f"Attention to a recording of {store.classes[label]}, answer {answer.name}"
-        try:
-            draw_attention(model, shortened, title, _both(folder / f"attention_{index + 1}"))
-        except Event2VecError as error:
-            print(f"event2vec: warning: {error}", file=sys.stderr)
-            return
-
-
 def _draw_curves(run: Path, folder: Path) -> None:
     from event2vec.figures.curves import draw_curves
     from event2vec.runs import METRICS, read_rows
 
     if (run / METRICS).is_file():
         draw_curves(read_rows(run / METRICS), folder / "curves.png", f"Training of {run.name}")
+
+
+def _draw_samples(run: Path, folder: Path) -> None:
+    from event2vec.figures.samples import draw_samples
+    from event2vec.runs import open_raw_recordings
+
+    draw_samples(open_raw_recordings(run, None).split("test"), folder / "samples.png")
+
+
+def _draw_recordings(model: "Classifier", run: Path, folder: Path, count: int) -> None:
+    from event2vec.figures.attention_maps import draw_attention
+    from event2vec.randomness import seeded
+    from event2vec.runs import open_recordings
+
+    store = open_recordings(run, None, model.sampling).split("test")
+    for index in range(min(count, len(store))):
+        events, label = store[index]
+        shortened = model.sampling.shorten(events, seeded(0, 0, index))
+        title = f"Attention to a recording of {store.classes[label]}, answer {model.predict(events).name}"
+        draw_attention(model, shortened, title, folder / f"attention_{index + 1}.png")

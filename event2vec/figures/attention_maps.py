@@ -9,10 +9,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from event2vec.atomic import whole_file
 from event2vec.attention import Bidirectional, ForgettingDirection, forgetting_weights, reverse
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events
+from event2vec.figures import save_figure
 from event2vec.model import Classifier
 
 
@@ -61,7 +61,7 @@ def directed_weights(
     return before, forgetting_weights(q, k, gate)
 
 
-def draw_attention(model: Classifier, events: Events, title: str, paths: list[Path]) -> None:
+def draw_attention(model: Classifier, events: Events, title: str, path: Path) -> None:
     """The events of one recording over the sensor and over time, a column for each block, brighter where seen more."""
     import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
@@ -86,7 +86,4 @@ def draw_attention(model: Classifier, events: Events, title: str, paths: list[Pa
             axis.set_major_locator(MaxNLocator(4))
     figure.colorbar(points, ax=figure.axes, label="attention received (1 = its share)", shrink=0.6)
     figure.suptitle(title)
-    for path in paths:
-        with whole_file(path) as temporary:
-            figure.savefig(temporary, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_file
+from event2vec.figures import save_figure
 
 WITH_NUMBERS = 26  # classes up to which each cell has its number written in it
 
@@ -27,6 +27,4 @@ def draw_confusion(confusion: NDArray[np.int64], class_names: tuple[str, ...], p
             colour = "black" if percent[row, column] > 60 else "white"
             axis.text(column, row, f"{percent[row, column]:.0f}", ha="center", va="center", color=colour, fontsize=8)
     axis.set(xlabel="answer of the network", ylabel="true class", title=title)
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)

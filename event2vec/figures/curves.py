@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from event2vec.atomic import whole_file
+from event2vec.figures import save_figure
 
 TRAIN, TEST = "#3b528b", "#d95f02"
 TITLES = {
@@ -34,9 +34,7 @@ def draw_curves(rows: list[dict[str, float]], path: Path, title: str) -> None:
         axis.grid(alpha=0.3)
     axes[0][0].legend(frameon=False)
     figure.suptitle(title)
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 AXES = {"events": "events of each recording", "resolution": "resolution (pixels along each side)"}
@@ -58,6 +56,4 @@ def draw_sweep(rows: list[dict[str, Any]], name: str, path: Path, title: str) ->
     axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.set(xlabel=AXES[name], ylabel="accuracy (%)", title=title)
     axis.grid(alpha=0.3)
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_file
 from event2vec.embedding import LookupSpatial, ParametricSpatial
+from event2vec.figures import save_figure
 from event2vec.model import Classifier, MaskedEventModel
 
 POLARITIES = ("darker (p = 0)", "brighter (p = 1)")
@@ -53,7 +53,7 @@ def colours(grid: Grid) -> Grid:
     return np.clip((components - low) / np.maximum(high - low, 1e-12), 0, 1)
 
 
-def draw_embedding_maps(models: dict[str, Classifier | MaskedEventModel], paths: list[Path]) -> dict[str, float]:
+def draw_embedding_maps(models: dict[str, Classifier | MaskedEventModel], path: Path) -> dict[str, float]:
     """One row for each network. Gives how similar neighbours are in each."""
     import matplotlib.pyplot as plt
 
@@ -76,10 +76,7 @@ def draw_embedding_maps(models: dict[str, Classifier | MaskedEventModel], paths:
             axis.set_xlabel("x (pixels)")
         row[0].set_ylabel(f"{name}\nneighbours alike: {similar[name]:.3f}\ny (pixels)")
     figure.suptitle("Spatial embeddings: principal components as colours, polarities compared, vector field")
-    for path in paths:
-        with whole_file(path) as temporary:
-            figure.savefig(temporary, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)
     return similar
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_file
 from event2vec.events import Events
+from event2vec.figures import save_figure
 from event2vec.store import EventStore
 
 QUARTERS = ("first", "second", "third", "last")
@@ -36,9 +36,7 @@ def draw_samples(store: EventStore, path: Path, classes: int = 10) -> None:
     )
     handles = [Patch(color=RISING, label="brighter"), Patch(color=FALLING, label="darker")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-    plt.close(figure)
+    save_figure(figure, path)
 
 
 def _moments(events: Events) -> list[NDArray[np.int64]]:

@@ -1,0 +1,35 @@
+"""Write one page about a run: its data, training, accuracy, robustness, attention, embedding and speed.
+
+    event2vec report runs/digits
+
+The page is one HTML file that loads nothing from elsewhere. It has a player: drag through a recording's events and
+see what the network attends to.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.cli.progress import progress_bar
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run that 'event2vec train' wrote")
+    parser.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
+    parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+
+
+def run(options: Namespace) -> None:
+    from event2vec.report import write_report
+
+    run = Path(options.run)
+    page = Path(options.out) if options.out else run / "report.html"
+    found = write_report(run, page, options.repeats, options.workers, progress_bar)
+    print(
+        f"{100 * found.evaluation.accuracy:.1f} % of {found.evaluation.recordings:,} recordings. The page: {page}",
+        file=sys.stderr,
+    )

@@ -1,0 +1,171 @@
+"""The page about a run: whole, by itself, and alive in a real browser."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import make_recording
+
+from event2vec import Event2VecError, EventStore, Sensor, load_recipe
+from event2vec.report import _choose, _sides, write_report
+from event2vec.training import start_run
+
+CLASSES = ["left", "</script><b>right"]
+SENSOR = Sensor(20, 16)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Two classes of 12 recordings; a network that hardly learnt them."""
+    folder = tmp_path_factory.mktemp("report")
+    recordings = [(make_recording(150 + number, seed=number, sensor=SENSOR), number % 2) for number in range(24)]
+    splits = ["train"] * 16 + ["test"] * 8
+    store = EventStore.create(folder / "store", recordings, sensor=SENSOR, classes=CLASSES, splits=splits)
+    recipe = load_recipe("digits").with_settings(
+        {
+            "data.dataset": "folder",
+            "sampling.method": "random",
+            "sampling.length": 32,
+            "model.sensor": "20x16",
+            "model.classes": 2,
+            "model.dim": 16,
+            "model.hidden": 16,
+            "training.epochs": 2,
+            "training.warmup_epochs": 0,
+            "trainer.accelerator": "cpu",
+        }
+    )
+    start_run(recipe, store, folder / "run", "train")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    write_report(run, run / "report.html", repeats=2)
+    return run / "report.html"
+
+
+def test_the_page_has_all_its_parts_and_needs_nothing_else(page):
+    text = page.read_text("utf-8")
+    for title in ("Watch it read", "Data", "Training", "Accuracy", "Robustness", "What it attends to", "Speed"):
+        assert re.search(rf"<h2 id='s\d'>{title}", text), title
+    assert text.count("<img") == 8, "samples, curves, confusion, two sweeps, two recordings, embedding"
+    assert "http" not in text
+    assert not re.search(r"(?:src|href)=(?!'data:|'#)", text), "every picture lies in the page"
+    assert "</script><b>" not in text, "names are shown, not obeyed"
+    assert "dataset: folder" in text, "the recipe, to repeat it"
+    assert f"event2vec report {page.parent}" in text
+    assert re.search(r"Recognises <b>\d+\.\d ± \d+\.\d %</b> of 8 test", text)
+
+
+def test_recordings_are_one_of_each_class_and_the_mistakes():
+    labels, answers = np.array([0, 0, 1, 1, 1, 2]), np.array([0, 1, 0, 1, 0, 2])
+    assert _choose(labels, answers) == [0, 2, 5, 1, 4]
+
+
+def test_resolutions_go_from_one_pixel_to_the_sensor(run):
+    store = EventStore.open(run.parent / "store")
+    assert _sides(store) == [1, 2, 4, 8, 16, 20]
+
+
+def test_what_is_no_run_is_one_clear_line(run, tmp_path):
+    with pytest.raises(Event2VecError, match=r"is no run: it has no run\.json"):
+        write_report(tmp_path, tmp_path / "report.html")
+    shutil.copytree(run, tmp_path / "moved")
+    (tmp_path / "moved/run.json").write_text('{"task": "train", "data": "nowhere", "init": null}')
+    with pytest.raises(Event2VecError, match="nowhere"):
+        write_report(tmp_path / "moved", tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(browser, page):
+    """The page, and all that went wrong on it or was fetched from elsewhere."""
+    tab, wrong = browser.new_page(), []
+    tab.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else wrong.append(request.url))
+    tab.goto(page.as_uri())
+    yield tab
+    assert wrong == []
+    tab.close()
+
+
+def shown(tab):
+    """Events in the picture, and the sum of its light."""
+    script = """canvas => canvas.getContext('2d', { willReadFrequently: true })
+        .getImageData(0, 0, canvas.width, canvas.height).data.reduce((sum, part) => sum + part, 0)"""
+    light = tab.eval_on_selector("[data-part=canvas]", script)
+    return int(tab.locator("#player").get_attribute("data-shown")), light
+
+
+def test_the_player_shows_the_events_of_the_time_that_it_is_dragged_to(opened, run):
+    events = EventStore.open(run.parent / "store").split("test")[0][0]
+    t = events.t.numpy() - int(events.t[0])
+    opened.locator("[data-part=window]").fill("100")
+    counts = []
+    for time in ("100", "450", "1000"):
+        opened.locator("[data-part=time]").fill(time)
+        now = int(time) / 1000 * t[-1]
+        counts.append(shown(opened)[0])
+        assert counts[-1] == ((t >= now - 0.1 * t[-1]) & (t <= now)).sum()
+    assert len(set(counts)) > 1
+    opened.locator("[data-part=window]").fill("1000")
+    assert shown(opened)[0] == len(events), "all of it at once"
+
+
+def test_dragging_over_the_strip_moves_the_time(opened):
+    opened.locator("[data-part=strip]").scroll_into_view_if_needed()
+    box = opened.locator("[data-part=strip]").bounding_box()
+    opened.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 10)
+    opened.mouse.down()
+    assert abs(float(opened.locator("[data-part=time]").input_value()) - 250) < 10
+    opened.mouse.move(box["x"] + 0.75 * box["width"], box["y"] + 10)
+    opened.mouse.up()
+    assert abs(float(opened.locator("[data-part=time]").input_value()) - 750) < 10
+
+
+def test_it_plays_and_pauses(opened):
+    time = opened.locator("[data-part=time]")
+    before = float(time.input_value())
+    opened.locator("[data-part=play]").click()
+    opened.wait_for_function(f"Number(document.querySelector('[data-part=time]').value) > {before + 5}")
+    opened.locator("[data-part=play]").click()
+    paused = time.input_value()
+    opened.wait_for_timeout(100)
+    assert time.input_value() == paused
+
+
+def test_attention_is_brightness(opened):
+    opened.locator("[data-part=window]").fill("1000")
+    opened.locator("[data-part=time]").fill("1000")
+    lights = []
+    for chosen in ("off", "0", "1"):
+        opened.locator("[data-part=attention]").select_option(chosen)
+        lights.append(shown(opened)[1])
+    assert lights[0] > max(lights[1:]), "without attention all events are as bright as can be"
+    assert lights[1] != lights[2], "each block has its own"
+
+
+def test_another_recording_has_other_events_and_its_own_verdict(opened, run):
+    store = EventStore.open(run.parent / "store").split("test")
+    opened.locator("[data-part=window]").fill("1000")
+    opened.locator("[data-part=clip]").select_option("1")
+    opened.locator("[data-part=time]").fill("1000")
+    assert shown(opened)[0] == len(store[1][0])
+    verdict = opened.locator("[data-part=verdict]")
+    wrong = "really" in verdict.inner_text()
+    assert wrong == ("wrong" in (verdict.get_attribute("class") or ""))
