@@ -1,8 +1,10 @@
 """Experiments: every row of the paper's tables can be built, and nothing is trained twice."""
 
 import json
+from dataclasses import replace
 
 import pytest
+import torch
 from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, EventStore, Recipe, build_model, load_recipe
@@ -63,6 +65,41 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "out/shared-0/result.json").read_text())["parameters"] == results[0].parameters
     with pytest.raises(Event2VecError, match="is the result of other settings"):
         run_experiment(experiment, recipe.with_settings({"training.epochs": 2}), *arguments[2:])
+    with pytest.raises(Event2VecError, match=r"or data\. Choose another --out"):
+        run_experiment(experiment, recipe, str(tmp_path / "other"), *arguments[3:])
+
+
+@pytest.fixture
+def small(tmp_path):
+    recordings = [(make_recording(60, seed=index), index % 2) for index in range(10)]
+    splits = ["train"] * 8 + ["test"] * 2
+    return EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b"], splits=splits)
+
+
+def test_clusters_of_each_engine_are_made_once_and_timed(small, tmp_path):
+    experiment = load_experiment("clustering")
+    experiment = replace(experiment, rows=(experiment.rows[0], experiment.rows[2]))
+    arguments = (experiment, Recipe().with_settings(SETTINGS), str(small.folder), tmp_path / "out", 1)
+    rows = table(experiment, run_experiment(*arguments), "mine")
+    assert [row["paper (ms)"] for row in rows] == ["17.10 ± 15.56", "374.22 ± 145.97"]
+    stores = {name: EventStore.open(tmp_path / f"out/clusters-{name}-20-16") for name in ("ours", "scikit-learn")}
+    for index, (events, label) in enumerate(small):
+        for store in stores.values():
+            assert (len(store[index][0]), store[index][1], store.splits[index]) == (16, label, small.splits[index])
+            assert store[index][0].rho.sum() == len(events)
+    assert not torch.equal(stores["ours"][0][0].x, stores["scikit-learn"][0][0].x)
+    mean, deviation = stores["ours"].facts["clustering_ms"]
+    assert rows[0]["clustering here (ms)"] == f"{mean:.2f} ± {deviation:.2f}"
+    assert rows == table(experiment, run_experiment(*arguments), "mine"), "what was measured is kept"
+
+
+def test_speed_by_the_number_of_events(small, tmp_path):
+    experiment = load_experiment("events")
+    experiment = replace(experiment, rows=experiment.rows[:1])
+    results = run_experiment(experiment, Recipe().with_settings(SETTINGS), str(small.folder), tmp_path / "out", 1)
+    (row,) = table(experiment, results, "mine")
+    for name in ("training recordings/s", "inference recordings/s", "latency (ms)"):
+        assert float(row[name].replace(",", "")) > 0
 
 
 def test_what_is_no_experiment_is_said(tmp_path):
@@ -71,3 +108,8 @@ def test_what_is_no_experiment_is_said(tmp_path):
     (tmp_path / "bad.yaml").write_text("title: x")
     with pytest.raises(Event2VecError, match="is no experiment"):
         load_experiment(str(tmp_path / "bad.yaml"))
+    (tmp_path / "engine.yaml").write_text(
+        "{title: x, paper: y, rows: [{name: a, settings: {}, paper: '1', engine: magic}]}"
+    )
+    with pytest.raises(Event2VecError, match="engine must be one of ours, scikit-learn, faiss, got 'magic'"):
+        load_experiment(str(tmp_path / "engine.yaml"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-NAMES = "attention, embeddings, events, sampling, sharing"
+NAMES = "attention, clustering, embeddings, events, sampling, sharing"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
