@@ -22,7 +22,8 @@ A recording flows down this list, and every file does one step of it:
     objectives          classification and masked reconstruction: batch -> loss and metrics
     recipe              all settings of a training; recipes/*.yaml
     loading, runs       recordings -> batches; what lies in the folder of a run
-    training            Lightning: optimiser, schedule, checkpoints
+    learner, training   Lightning: optimiser, schedule, checkpoints; runs begun and gone on with
+    repeats             mean and deviation of what was found several times
     evaluate, probe     accuracy as mean and deviation, class by class; linear probing
     experiment          tables of the paper; experiments/*.yaml
     report              one page about a run; page/: its style and its event player

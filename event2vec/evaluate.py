@@ -15,6 +15,7 @@ from event2vec.errors import Event2VecError, FileError
 from event2vec.events import EventBatch
 from event2vec.loading import Recordings, collate
 from event2vec.model import Classifier
+from event2vec.repeats import Repeated
 from event2vec.sampling import Sampling
 from event2vec.store import EventStore
 
@@ -23,7 +24,7 @@ MANY = 10  # with more classes than this, the five best answers count too
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Repeated):
     """What `evaluate` found."""
 
     class_names: tuple[str, ...]
@@ -33,15 +34,6 @@ class Evaluation:
     accuracies: tuple[float, ...]  # one for each repeat
     top5: float | None  # share of recordings with the right answer among the best five
     confusion: NDArray[np.int64]  # true class by answer, over all repeats
-
-    @property
-    def accuracy(self) -> float:
-        return float(np.mean(self.accuracies))
-
-    @property
-    def accuracy_std(self) -> float:
-        """Over repeats, as the paper gives it; 0 where there is but one."""
-        return float(np.std(self.accuracies))
 
     @property
     def per_class(self) -> dict[str, float | None]:

@@ -27,6 +27,7 @@ from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
 from event2vec.model import count_parameters
 from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe
+from event2vec.repeats import Repeated
 from event2vec.runs import RECIPE, write_rows
 from event2vec.sampling import Sampling
 from event2vec.store import EventStore, StoreWriter
@@ -68,7 +69,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class RowResult:
+class RowResult(Repeated):
     """What the seeds of a row came to."""
 
     row: Row
@@ -78,9 +79,9 @@ class RowResult:
     measured: dict[str, str]  # further columns of the table
 
     @property
-    def accuracy(self) -> str:
-        mean, deviation = 100 * np.mean(self.accuracies), 100 * np.std(self.accuracies)
-        return f"{mean:.2f} ± {deviation:.2f}" if len(self.accuracies) > 1 else f"{mean:.2f}"
+    def percent(self) -> str:
+        spread = f" ± {100 * self.accuracy_std:.2f}" if len(self.accuracies) > 1 else ""
+        return f"{100 * self.accuracy:.2f}{spread}"
 
 
 def experiment_names() -> list[str]:
@@ -208,7 +209,7 @@ def table(experiment: Experiment, results: list[RowResult], ours: str) -> list[d
     return [
         {
             "": result.row.name,
-            f"accuracy on {ours} (%)": result.accuracy,
+            f"accuracy on {ours} (%)": result.percent,
             f"paper, {experiment.paper} (%)": result.row.paper,
             **result.measured,
             "parameters": f"{result.parameters:,}",

@@ -14,6 +14,7 @@ from event2vec.events import EventBatch
 from event2vec.heads import mean_over_valid
 from event2vec.model import Classifier, MaskedEventModel
 from event2vec.randomness import seeded
+from event2vec.repeats import Repeated
 from event2vec.sampling import Sampling
 from event2vec.store import EventStore
 
@@ -22,20 +23,12 @@ SEED = 2  # draws of its own
 
 
 @dataclass(frozen=True)
-class ProbeRow:
+class ProbeRow(Repeated):
     """One row of Table 3."""
 
     features: str
     blocks: int | None  # None: no network at all
     accuracies: tuple[float, ...]  # one for each repeat
-
-    @property
-    def accuracy(self) -> float:
-        return float(np.mean(self.accuracies))
-
-    @property
-    def accuracy_std(self) -> float:
-        return float(np.std(self.accuracies))
 
 
 def probe(

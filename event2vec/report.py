@@ -30,7 +30,7 @@ from event2vec.figures.embedding_maps import draw_embedding_maps
 from event2vec.figures.samples import draw_samples
 from event2vec.model import Classifier, count_parameters
 from event2vec.randomness import seeded
-from event2vec.runs import METRICS, RECIPE, open_raw_recordings, open_recordings, read_rows, read_run
+from event2vec.runs import METRICS, RECIPE, environment, open_raw_recordings, open_recordings, read_rows, read_run
 from event2vec.store import EventStore
 
 PAGE = Path(__file__).parent / "page"
@@ -168,7 +168,7 @@ def _page(
         "Robustness": _robustness(found, pictures),
         "What it attends to": _attention(pictures),
         "What its embedding learnt": _embedding(pictures),
-        "Speed on this machine": _speed(found.speed, run),
+        "Speed on this machine": _speed(found.speed),
         "How to repeat it": _repeat(run),
     }
     links = "".join(f"<a href='#s{number}'>{title}</a>" for number, title in enumerate(sections))
@@ -268,26 +268,25 @@ def _embedding(pictures: Mapping[str, str]) -> str:
     )
 
 
-def _speed(speed: Mapping[str, float], run: Path) -> str:
-    environment = read_run(run).get("environment", {})
+def _speed(speed: Mapping[str, float]) -> str:
     rows = [[name, f"{value:,.1f}"] for name, value in speed.items()]
-    trained = html.escape(f"Trained with torch {environment.get('torch', '?')} on {environment.get('machine', '?')}.")
-    return f"{_table(['', 'here'], rows)}<p class=note>{trained}</p>"
+    here = environment()
+    machine = html.escape(f"torch {here['torch']} with {here['threads']} threads on {here['machine']}")
+    return f"{_table(['', 'here'], rows)}<p class=note>Measured with {machine}.</p>"
 
 
 def _repeat(run: Path) -> str:
     facts = read_run(run)
     source = facts.get("source", facts["data"])
     commands = [
-        facts.get("environment", {}).get("command", ""),
         f"event2vec train {run / RECIPE} --data {source} --out {run}-again",
         f"event2vec evaluate {run}",
         f"event2vec report {run}",
     ]
-    environment = "".join(f"\n# {name}: {value}" for name, value in facts.get("environment", {}).items())
-    shown = "\n".join(["# as it was trained", *commands[:1], "# the same once more, and this page", *commands[1:]])
-    recipe = (run / RECIPE).read_text("utf-8")
-    return f"<pre>{html.escape(shown + environment)}</pre><pre>{html.escape(recipe)}</pre>"
+    began = "\n".join(f"{name}: {facts[name]}" for name in environment() if name in facts)
+    parts = ("\n".join(commands), began, (run / RECIPE).read_text("utf-8"))
+    again, how, recipe = (f"<pre>{html.escape(part)}</pre>" for part in parts)
+    return f"{again}<p>How it was trained:</p>{how}<p>Its recipe, {RECIPE}:</p>{recipe}"
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

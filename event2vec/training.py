@@ -6,277 +6,32 @@ best/ (the same, of the epoch that tested best), metrics.csv, tensorboard/ and c
 
 import json
 import logging
-import math
 import os
 import signal
-import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import lightning.pytorch as pl
 import torch
-from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import nn
 
-from event2vec.atomic import whole_file
-from event2vec.checkpoint import load_any_model, save_model
+from event2vec.checkpoint import load_any_model
 from event2vec.errors import Event2VecError, FileError
-from event2vec.loading import STEPS, Batch, Batches, Recordings, collate, steps_in_epoch
+from event2vec.learner import LAST, Checkpoints, Diary, Learner, Means, TrainingData, Watcher, WholeCheckpoints
+from event2vec.loading import steps_in_epoch
 from event2vec.model import build_masked_model, build_model
-from event2vec.objectives import Classification, MaskedReconstruction, Objective, Outcome
-from event2vec.randomness import seeded
-from event2vec.recipe import Recipe, TrainingConfig, load_recipe
-from event2vec.runs import append_row, environment, read_run
+from event2vec.objectives import Classification, MaskedReconstruction, Objective
+from event2vec.recipe import Recipe, load_recipe
+from event2vec.runs import FACTS, RECIPE, environment, read_run
 from event2vec.store import EventStore
 
 Task = Literal["train", "pretrain"]
-LAST = "last.ckpt"
-
-
-@runtime_checkable
-class Watcher(Protocol):
-    """Told how training goes; the command line shows it to people."""
-
-    def took_over(self, names: list[str]) -> None: ...
-
-    def start(self, epochs: int, steps: int, done: int) -> None: ...
-
-    def step(self, step: int, loss: float) -> None: ...
-
-    def epoch(self, row: dict[str, float]) -> None: ...
-
-
-class TrainingData(pl.LightningDataModule):
-    """Batches to learn from, and those that show how it goes, sharded over the ranks."""
-
-    def __init__(self, recipe: Recipe, store: EventStore) -> None:
-        super().__init__()
-        self.recipe = recipe
-        self.learn_from = store.split("train")
-        self.test_on = store.split("test") if "test" in store.splits else None
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        assert self.trainer is not None
-        count, config, ranks = len(self.learn_from), self.recipe.training, self.trainer.world_size
-        skip = self.trainer.global_step % steps_in_epoch(count, config, ranks)
-        batches = Batches(count, config, self.trainer.global_rank, ranks, skip)
-        return self._loader(self.learn_from, batches)
-
-    def val_dataloader(self) -> DataLoader[Any] | list[Any]:
-        assert self.trainer is not None
-        if self.test_on is None:
-            return []
-        own = range(self.trainer.global_rank, len(self.test_on), self.trainer.world_size)
-        size = self.recipe.training.batch
-        return self._loader(
-            self.test_on, [[(0, index) for index in own[at : at + size]] for at in range(0, len(own), size)]
-        )
-
-    def _loader(self, store: EventStore, batches: Any) -> DataLoader[Any]:
-        workers = self.recipe.data.workers
-        return DataLoader(
-            Recordings(store, self.recipe.sampling, self.recipe.training.seed),
-            batch_sampler=batches,
-            collate_fn=collate,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            pin_memory=torch.cuda.is_available(),
-        )
-
-
-class Learner(pl.LightningModule):
-    """An objective with its optimiser and schedule."""
-
-    def __init__(self, objective: Objective, recipe: Recipe, steps: int, sources: Sequence[str]) -> None:
-        super().__init__()
-        self.objective = objective
-        self.recipe = recipe
-        self.steps = steps  # in an epoch
-        self.sources = sources
-        nothing = torch.zeros(len(objective.metrics) + 1, dtype=torch.float64)  # and the count
-        self.sums = {"train": nothing, "test": nothing}
-        self.step_ended = 0.0
-
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        events, labels, indices = batch
-        return events.to(device, non_blocking=True), labels.to(device, non_blocking=True), indices
-
-    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        events, labels, indices = batch
-        seed = self.recipe.training.seed
-        generator = seeded(seed, self.global_step, STEPS + 1 + self.global_rank, self.device)
-        outcome = self.objective(self.recipe.augment(events, generator), labels, generator)
-        self._check(outcome.loss, indices)
-        self._add("train", outcome)
-        self.log("train/loss_step", outcome.loss.detach(), sync_dist=True)
-        return outcome.loss
-
-    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        self.step_ended = time.perf_counter()  # after all callbacks: a checkpoint is no waiting for data
-
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        events, labels, _ = batch
-        self._add("test", self.objective(events, labels, None))
-
-    def _check(self, loss: Tensor, indices: list[int]) -> None:
-        if bool(loss.isfinite()):
-            return
-        rate = self.trainer.optimizers[0].param_groups[0]["lr"]
-        names = ", ".join(self.sources[index] for index in indices[:8])
-        more = f" and {len(indices) - 8} more" if len(indices) > 8 else ""
-        raise Event2VecError(
-            f"the loss became {float(loss)} at step {self.global_step}, learning rate {rate:.3g}, on {names}{more}. "
-            "Lower training.learning_rate, or set training.clip to 1"
-        )
-
-    def _add(self, split: str, outcome: Outcome) -> None:
-        values = [*(float(outcome.metrics[name]) for name in self.objective.metrics), 1.0]
-        self.sums[split] = self.sums[split] + outcome.count * torch.tensor(values, dtype=torch.float64)
-
-    def _total(self, split: str) -> Tensor:
-        """Sums over all ranks; a rank that saw nothing adds zeros, since all must take part."""
-        dtype = torch.float32 if self.device.type == "mps" else torch.float64
-        copy = self.sums[split].to(self.device, dtype, copy=True)  # ranks are added up in place
-        total = self.trainer.strategy.reduce(copy, reduce_op="sum")
-        assert isinstance(total, Tensor)
-        return total.cpu().double()
-
-    def take_means(self, split: str) -> dict[str, float]:
-        """Means over all batches and ranks since the last call."""
-        *sums, count = self._total(split).tolist()
-        self.sums[split] = torch.zeros_like(self.sums[split])
-        return {name: value / max(count, 1.0) for name, value in zip(self.objective.metrics, sums, strict=True)}
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["sums"] = self._total("train")
-        checkpoint["world_size"] = self.trainer.world_size
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if checkpoint["world_size"] != self.trainer.world_size:
-            began, now = checkpoint["world_size"], self.trainer.world_size
-            raise Event2VecError(f"the run began on {began} devices and can only go on on as many, got {now}")
-        if self.trainer.is_global_zero:  # the others begin at zero, so that the sum stays what it was
-            self.sums["train"] = checkpoint["sums"]
-
-    def configure_optimizers(self) -> Any:
-        config = self.recipe.training
-        rate = config.learning_rate * config.batch * self.trainer.world_size / 256
-        decayed, free = list[Tensor](), list[Tensor]()
-        for name, parameter in self.objective.named_parameters():
-            (free if parameter.ndim < 2 or "norm" in name else decayed).append(parameter)
-        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": free, "weight_decay": 0.0}]
-        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=config.weight_decay)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: learning_rate_factor(step / self.steps, config, rate)
-        )
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-def learning_rate_factor(epoch: float, config: TrainingConfig, rate: float) -> float:
-    """Linear from 1 % up, then a cosine down to the final rate (App. A.2)."""
-    warmup = min(config.warmup_epochs, config.epochs)
-    if epoch < warmup:
-        return 0.01 + 0.99 * epoch / warmup
-    final = config.final_learning_rate / rate if rate else 0.0
-    progress = min((epoch - warmup) / max(config.epochs - warmup, 1e-9), 1.0)
-    return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2
-
-
-class Diary(pl.Callback):
-    """Writes metrics and the network after each epoch, and tells the watcher."""
-
-    def __init__(self, run: Path, watcher: Watcher | None) -> None:
-        self.run, self.watcher = run, watcher
-        self.started = self.data_seconds = 0.0
-
-    def on_train_start(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        if trainer.is_global_zero and self.watcher:
-            assert isinstance(learner, Learner)
-            self.watcher.start(trainer.max_epochs or 0, learner.steps, trainer.global_step)
-
-    def on_train_epoch_start(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        assert isinstance(learner, Learner)
-        self.started = learner.step_ended = time.perf_counter()
-        self.data_seconds = 0.0
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, learner: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        assert isinstance(learner, Learner)
-        self.data_seconds += time.perf_counter() - learner.step_ended
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        if trainer.is_global_zero and self.watcher:
-            self.watcher.step(trainer.global_step, float(outputs["loss"]))
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        """After validation, which Lightning runs before this."""
-        assert isinstance(learner, Learner)
-        train_seconds = learner.step_ended - self.started
-        row: dict[str, float] = {"epoch": trainer.current_epoch + 1.0, "step": float(trainer.global_step)}
-        row |= {f"train_{name}": value for name, value in learner.take_means("train").items()}
-        row |= {
-            name.replace("/", "_"): float(value) for name, value in trainer.callback_metrics.items() if "test/" in name
-        }
-        row["learning_rate"] = float(trainer.optimizers[0].param_groups[0]["lr"])
-        row["seconds"] = time.perf_counter() - self.started
-        row["data_share"] = self.data_seconds / train_seconds if train_seconds else 0.0
-        if trainer.is_global_zero:
-            append_row(self.run / "metrics.csv", row)
-            save_model(learner.objective.model, self.run / "model")  # type: ignore[arg-type]
-            if trainer.logger:
-                trainer.logger.log_metrics({f"epoch/{name}": value for name, value in row.items()}, trainer.global_step)
-            if self.watcher:
-                self.watcher.epoch(row)
-
-
-class Checkpoints(pl.Callback):
-    """Keeps the last state, to go on from, and the network of the best epoch. Must come after Diary."""
-
-    def __init__(self, folder: Path, objective: Objective, config: TrainingConfig) -> None:
-        self.folder, self.every = folder, config.checkpoint_steps
-        self.metric, self.sign = f"test/{objective.monitor}", 1 if objective.higher_is_better else -1
-        self.best = -math.inf
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        # Not at the last step of an epoch: a run that went on from there would leave out what ends the epoch.
-        assert isinstance(learner, Learner)
-        if trainer.global_step % self.every == 0 and trainer.global_step % learner.steps:
-            trainer.save_checkpoint(self.folder / LAST)
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        score = self.sign * float(trainer.callback_metrics.get(self.metric, math.nan))
-        if score > self.best:  # never, where there is nothing to test on
-            self.best = score
-            if trainer.is_global_zero:
-                save_model(learner.objective.model, self.folder.parent / "best")  # type: ignore[union-attr, arg-type]
-        trainer.save_checkpoint(self.folder / LAST)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.best = state_dict["best"]
-
-
-class Means(pl.Callback):
-    """Puts the means over the test recordings where checkpoints look for them. Must come before these."""
-
-    def on_validation_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
-        assert isinstance(learner, Learner)
-        for name, value in learner.take_means("test").items():
-            learner.log(f"test/{name}", value, rank_zero_only=False)
 
 
 def start_run(
@@ -302,10 +57,10 @@ def start_run(
     trainer = _trainer(recipe, store, run, objective, watcher)  # before anything is written: its settings may be wrong
     if is_first_rank():
         run.mkdir(parents=True, exist_ok=True)
-        (run / "recipe.yaml").write_text(recipe.to_yaml(), "utf-8")
+        (run / RECIPE).write_text(recipe.to_yaml(), "utf-8")
         facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init.resolve()) if init else None}
         facts["source"] = str((source or store.folder).resolve())
-        (run / "run.json").write_text(json.dumps(facts | environment(), indent=2) + "\n", "utf-8")
+        (run / FACTS).write_text(json.dumps(facts | environment(), indent=2) + "\n", "utf-8")
     _fit(trainer, recipe, store, objective, None)
 
 
@@ -317,7 +72,7 @@ def resume_run(
     `data` says where the store is now, if it was moved; `settings` may change where the training runs.
     """
     facts = read_run(run)
-    recipe = load_recipe(run / "recipe.yaml").with_settings(settings or {})
+    recipe = load_recipe(run / RECIPE).with_settings(settings or {})
     store = EventStore.open(data or facts["data"])
     if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
         raise FileError(store.folder, f"does not fit the run: it has {len(store.classes)} classes and {store.sensor}")
@@ -383,14 +138,6 @@ def _check_checkpoint(path: Path) -> None:
     except Exception as error:  # damage shows in many ways
         remedy = "Remove it to begin again, or train anew"
         raise FileError(path, f"cannot be read ({type(error).__name__}), so the run cannot go on. {remedy}") from None
-
-
-class WholeCheckpoints(TorchCheckpointIO):
-    """Checkpoints written beside their place and then renamed: Lightning's own go through another file system."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        with whole_file(Path(path)) as temporary:
-            torch.save(checkpoint, temporary)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from conftest import make_recording
 
 from event2vec import Event2VecError, EventStore, Sensor, load_recipe
@@ -56,6 +57,7 @@ def test_the_page_has_all_its_parts_and_needs_nothing_else(page):
     assert "</script><b>" not in text, "names are shown, not obeyed"
     assert "dataset: folder" in text, "the recipe, to repeat it"
     assert f"event2vec report {page.parent}" in text
+    assert text.count(torch.__version__) == 2, "here, and where it was trained"
     assert re.search(r"Recognises <b>\d+\.\d ± \d+\.\d %</b> of 8 test", text)
 
 

@@ -14,11 +14,12 @@ from conftest import SMALL, make_recording
 from event2vec import Event2VecError, EventStore, ModelConfig, Recipe, Sampling, load_model
 from event2vec.augment import AugmentConfig
 from event2vec.checkpoint import load_any_model
+from event2vec.learner import Learner, learning_rate_factor
 from event2vec.loading import Batches, Recordings, collate, steps_in_epoch
 from event2vec.objectives import ObjectiveConfig
 from event2vec.recipe import DataConfig, TrainerConfig, TrainingConfig
 from event2vec.runs import append_row, read_rows, read_run
-from event2vec.training import Learner, learning_rate_factor, resume_run, start_run
+from event2vec.training import resume_run, start_run
 
 RECIPE = Recipe(
     sampling=Sampling(length=32),

@@ -4,13 +4,13 @@ Shows handwritten digits to a simulated event camera, trains a small Transformer
 recordings it recognises and ends with a page that shows what it learnt and what it looks at.
 """
 
-import os
 import sys
 import time
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
+from event2vec.cli.options import add_workers_option
 from event2vec.cli.progress import progress_bar
 
 
@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--out", default="runs/demo", metavar="FOLDER", help="the folder of the run (numbered if taken)"
     )
     parser.add_argument("--epochs", type=int, metavar="N", help="train for so many epochs instead of the recipe's")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that simulate")
+    add_workers_option(parser, "simulate")
 
 
 def run(options: Namespace) -> None:

@@ -5,14 +5,13 @@ figures are kept in RUN/evaluation.
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option
+from event2vec.cli.options import add_json_option, add_workers_option
 from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--vote", type=int, default=1, metavar="K", help="average the scores of K draws in each answer")
     parser.add_argument("--events", metavar="N,N,...", help="how the accuracy depends on the number of events")
     parser.add_argument("--resolution", metavar="N,N,...", help="how it depends on the sensor's resolution, as N x N")
-    cores = os.cpu_count() or 1
-    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+    add_workers_option(parser)
     add_json_option(parser)
 
 

@@ -6,11 +6,12 @@
 Runs that are finished are not repeated, and one that was stopped goes on, with the same command.
 """
 
-import os
 import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.cli.options import add_workers_option
 
 NAMES = "attention, clustering, embeddings, events, sampling, sharing"
 
@@ -22,8 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="where runs and tables go (default: experiments/NAME-RECIPE)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of each row")
     parser.add_argument("--epochs", type=int, metavar="N", help="epochs instead of the recipe's")
-    cores = os.cpu_count() or 1
-    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+    add_workers_option(parser)
 
 
 def run(options: Namespace) -> None:

@@ -1,5 +1,6 @@
 """Options that several verbs share, and how they are read."""
 
+from os import cpu_count
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
@@ -28,6 +29,10 @@ def parse_sensor(text: str | None) -> "Sensor | None":
         return Sensor.parse(text) if text else None
     except ValueError as error:
         raise Event2VecError(f"--sensor: {error}") from None
+
+
+def add_workers_option(parser: ArgumentParser, work: str = "prepare a data set") -> None:
+    parser.add_argument("--workers", type=int, default=cpu_count() or 1, metavar="N", help=f"processes that {work}")
 
 
 def add_json_option(parser: ArgumentParser) -> None:

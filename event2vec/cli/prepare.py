@@ -5,13 +5,12 @@ STORE/rejected.csv and below the progress bar, and the rest is prepared.
 """
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option, add_reading_options, reading_options
+from event2vec.cli.options import add_json_option, add_reading_options, add_workers_option, reading_options
 from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="L",
         help="bring each recording to L cluster events (Alg. 1) instead of all its own",
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, metavar="N", help="processes that read")
+    add_workers_option(parser, "read")
     parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
     parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
     add_reading_options(parser)

@@ -6,13 +6,12 @@ Rows: raw events, event2vec's tokens (0 blocks), and the tokens after the first 
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option
+from event2vec.cli.options import add_json_option, add_workers_option
 from event2vec.cli.progress import progress_bar
 
 
@@ -24,8 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--method", default="random", metavar="M", help="how events are chosen: random or clusters")
     parser.add_argument("--events", type=int, default=256, metavar="N", help="events of each recording")
     parser.add_argument("--repeats", type=int, default=3, metavar="N", help="independent draws; clusters need one")
-    cores = os.cpu_count() or 1
-    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+    add_workers_option(parser)
     add_json_option(parser)
 
 

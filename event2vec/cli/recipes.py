@@ -1,6 +1,5 @@
 """How `train` and `pretrain` read recipes, open data and go on with runs: both do the same with another objective."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
+from event2vec.cli.options import add_workers_option
 from event2vec.cli.progress import TrainingProgress, progress_bar
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ def add_recipe_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--init", metavar="RUN", help="start from this network, all but its head")
     parser.add_argument("--resume", metavar="RUN", help="go on with a run that was stopped")
     parser.add_argument("--print-config", action="store_true", help="print all settings as YAML, and train nothing")
-    cores = os.cpu_count() or 1
-    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+    add_workers_option(parser)
     settings = parser.add_argument_group("settings, which override the recipe's")
     for name, explanation in setting_names():
         settings.add_argument(f"--{name}", dest=_key(name), metavar="X", help=explanation)
@@ -118,7 +117,7 @@ def _introduce(report: "Report", run: Path) -> None:
 def _resume(options: Namespace) -> None:
     """All is as the run began, but for where its store lies and where it is trained."""
     from event2vec.errors import Event2VecError
-    from event2vec.runs import read_run
+    from event2vec.runs import RECIPE, read_run
     from event2vec.training import resume_run
 
     given = {"RECIPE": options.recipe, "--out": options.out, "--init": options.init}
@@ -129,7 +128,7 @@ def _resume(options: Namespace) -> None:
     run = Path(options.resume)
     task = read_run(run)["task"]
     if options.print_config:
-        print((run / "recipe.yaml").read_text("utf-8"), end="")
+        print((run / RECIPE).read_text("utf-8"), end="")
         return
     with _stoppable(run, task), TrainingProgress() as watcher:
         resume_run(run, watcher, _overrides(options), Path(options.data) if options.data else None)
@@ -168,12 +167,12 @@ def _stoppable(run: Path, task: str) -> Iterator[None]:
 
 def _finish(run: Path) -> None:
     from event2vec.figures.curves import draw_curves
-    from event2vec.runs import read_rows
+    from event2vec.runs import METRICS, read_rows
     from event2vec.training import is_first_rank
 
-    if not is_first_rank() or not (run / "metrics.csv").exists():
+    if not is_first_rank() or not (run / METRICS).exists():
         return
-    rows = read_rows(run / "metrics.csv")
+    rows = read_rows(run / METRICS)
     draw_curves(rows, run / "curves.png", f"Training of {run.name}")
     share = sum(row["data_share"] * row["seconds"] for row in rows) / sum(row["seconds"] for row in rows)
     print(f"Reading data took {100 * share:.1f} % of the training steps' time", file=sys.stderr)

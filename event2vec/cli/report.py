@@ -6,12 +6,12 @@ The page is one HTML file that loads nothing from elsewhere. It has a player: dr
 see what the network attends to.
 """
 
-import os
 import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
+from event2vec.cli.options import add_workers_option
 from event2vec.cli.progress import progress_bar
 
 
@@ -19,8 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run that 'event2vec train' wrote")
     parser.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
     parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
-    cores = os.cpu_count() or 1
-    parser.add_argument("--workers", type=int, default=cores, metavar="N", help="processes that prepare a data set")
+    add_workers_option(parser)
 
 
 def run(options: Namespace) -> None:
