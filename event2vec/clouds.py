@@ -68,13 +68,12 @@ class TorchCloud(Cloud):
 
     def prune(self, centres: Float[Tensor, "many 3"], share: int) -> Float[Tensor, "k 3"]:
         while (spare := len(centres) - share) > 0:
-            found = [distances.topk(2, largest=False) for distances in self._in_parts(centres)]
+            found = [distances.topk(2, largest=False) for distances in _in_parts(self.points, centres)]
             near = torch.cat([part.indices[:, 0] for part in found])
             loss = torch.cat([part.values.square().diff(dim=1)[:, 0] for part in found])
             cost = torch.zeros_like(centres[:, 0]).index_add_(0, near, self.weights * loss)
-            ways = torch.cdist(centres, centres, compute_mode=EXACT).fill_diagonal_(torch.inf)
             rank = cost.argsort(stable=True).argsort()
-            rank[rank > rank[ways.argmin(1)]] += len(centres)
+            rank[rank > rank[_neighbours(centres)]] += len(centres)
             most = int((rank < len(centres)).sum())
             going = rank.argsort()[: min(spare, max(len(centres) // AT_ONCE, 1), most)]
             centres = centres[torch.ones_like(rank, dtype=torch.bool).index_fill_(0, going, False)]
@@ -85,7 +84,7 @@ class TorchCloud(Cloud):
     ) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
         counts = torch.zeros_like(centres[:, 0])
         for _ in range(iterations):
-            found = torch.cat([distances.argmin(1) for distances in self._in_parts(centres)])
+            found = torch.cat([distances.argmin(1) for distances in _in_parts(self.points, centres)])
             counts = torch.zeros_like(counts).index_add_(0, found, self.weights)
             sums = torch.zeros_like(centres).index_add_(0, found, self.weights[:, None] * self.points)
             moved = torch.where(counts[:, None] > 0, sums / counts[:, None], centres)
@@ -97,11 +96,19 @@ class TorchCloud(Cloud):
 
     def _distances(self, centres: Tensor) -> Float[Tensor, " n"]:
         """The squared distance of each point to the nearest centre."""
-        return torch.cat([distances.min(1).values for distances in self._in_parts(centres)]) ** 2
+        return torch.cat([distances.min(1).values for distances in _in_parts(self.points, centres)]) ** 2
 
-    def _in_parts(self, centres: Tensor) -> Iterator[Tensor]:
-        for part in torch.split(self.points, max(DISTANCES // len(centres), 1)):
-            yield torch.cdist(part, centres, compute_mode=EXACT)
+
+def _in_parts(points: Tensor, centres: Tensor) -> Iterator[Tensor]:
+    for part in torch.split(points, max(DISTANCES // len(centres), 1)):
+        yield torch.cdist(part, centres, compute_mode=EXACT)
+
+
+def _neighbours(centres: Float[Tensor, "k 3"]) -> Int64[Tensor, " k"]:
+    """Which other centre is nearest to each; one that lies on another may find itself second."""
+    pairs = [distances.topk(2, largest=False).indices for distances in _in_parts(centres, centres)]
+    nearest, second = torch.cat(pairs).unbind(1)
+    return torch.where(nearest == torch.arange(len(centres), device=centres.device), second, nearest)
 
 
 def draw_distinct(weights: Float[Tensor, " n"], count: int, generator: torch.Generator) -> Int64[Tensor, " drawn"]:

@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from os import cpu_count
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -50,22 +49,33 @@ def cluster_events(
     loses all its events is dropped, not seeded anew: that happens where events lie on top of each other, and a new
     seed would only halve one of its neighbours. So every rho is at least 1, and their sum is that of the rho given,
     the number of raw events. A recording that is short enough already comes back unchanged. On a CPU the same
-    recording and generator give the same clusters to the bit.
+    recording and generator give the same clusters to the bit; where the compiled code is missing, others.
     """
-    _check_settings(clusters, batch, iterations)
+    _check_settings(clusters, batch, iterations, tolerance)
+    generator = generator or torch.Generator().manual_seed(SEED)
+    return _cluster_recording(events, clusters, Settings(batch, iterations, tolerance, generator), side_by_side=True)
+
+
+def cluster_batch(
+    recordings: Sequence[Events], clusters: int, *, batch: int = 64, iterations: int = 20, tolerance: float = 1e-4
+) -> list[Events]:
+    """`cluster_events` of each recording, spread over the cores."""
+    _check_settings(clusters, batch, iterations, tolerance)
+
+    def work(events: Events) -> Events:
+        settings = Settings(batch, iterations, tolerance, torch.Generator().manual_seed(SEED))
+        return _cluster_recording(events, clusters, settings, side_by_side=False)
+
+    if os.getpid() != OWNER:
+        return list(map(work, recordings))
+    with ThreadPoolExecutor(cpu_count() or 1) as pool:
+        return list(pool.map(work, recordings))
+
+
+def _cluster_recording(events: Events, clusters: int, settings: "Settings", side_by_side: bool) -> Events:
     if len(events) <= clusters:
         return events
-    if generator is None:
-        generator = torch.Generator().manual_seed(SEED)
-    return cluster_with(_engine(events), events, clusters, Settings(batch, iterations, tolerance, generator))
-
-
-def cluster_batch(recordings: Sequence[Events], clusters: int, **settings: Any) -> list[Events]:
-    """`cluster_events` of each recording, spread over the cores; the settings are the same, without a generator."""
-    if settings.get("generator") is not None:
-        raise ValueError("recordings are clustered at the same time and cannot share a generator")
-    with ThreadPoolExecutor(cpu_count() or 1) as pool:
-        return list(pool.map(lambda events: cluster_events(events, clusters, **settings), recordings))
+    return cluster_with(choose_engine(events), events, clusters, settings, side_by_side)
 
 
 def share_clusters(falling: int, rising: int, clusters: int) -> tuple[int, int]:
@@ -77,20 +87,22 @@ def share_clusters(falling: int, rising: int, clusters: int) -> tuple[int, int]:
     return min(clusters - share, falling), share
 
 
-def _engine(events: Events) -> type[Cloud]:
+def choose_engine(events: Events) -> type[Cloud]:
     if events.t.device.type != "cpu":
         return TorchCloud
     if library() is None:
         warnings.warn(
-            "event2vec was installed without a C compiler, so clustering takes many times as long; "
-            "install gcc or clang and then event2vec again",
-            stacklevel=3,
+            "event2vec was installed without its compiled part, so clustering takes many times as long; install a C "
+            "compiler and Python's headers (on Debian: gcc and python3-dev), and then event2vec again",
+            stacklevel=4,
         )
         return TorchCloud
     return CompiledCloud
 
 
-def _check_settings(clusters: int, batch: int, iterations: int) -> None:
+def _check_settings(clusters: int, batch: int, iterations: int, tolerance: float) -> None:
+    if not tolerance >= 0:
+        raise ValueError(f"tolerance must be 0 or more, got {tolerance}")
     for name, value in (("clusters", clusters), ("batch", batch), ("iterations", iterations)):
         if operator.index(value) < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
@@ -134,11 +146,14 @@ class Settings:
         return replace(self, generator=torch.Generator(self.generator.device).manual_seed(seed))
 
 
-def cluster_with(engine: type[Cloud], events: Events, clusters: int, settings: Settings) -> Events:
+def cluster_with(
+    engine: type[Cloud], events: Events, clusters: int, settings: Settings, side_by_side: bool = True
+) -> Events:
     """`cluster_events` with an engine of one's choice, for comparisons."""
     rising = int(events.p.sum())
     points = to_unit_cube(events)
     weights = events.rho.to(points.dtype)
+    _check_numbers(points, weights)
 
     def run(polarity: int, share: int, settings: Settings) -> tuple[Tensor, Tensor, Tensor]:
         mine = events.p == bool(polarity)
@@ -147,10 +162,21 @@ def cluster_with(engine: type[Cloud], events: Events, clusters: int, settings: S
 
     shares = share_clusters(len(events) - rising, rising, clusters)
     jobs = [(polarity, share, settings.branch()) for polarity, share in enumerate(shares) if share]
-    side_by_side = engine is CompiledCloud and os.getpid() == OWNER
-    results = (_threads().map if side_by_side else map)(run, *zip(*jobs, strict=True))
+    threads = side_by_side and engine is CompiledCloud and os.getpid() == OWNER
+    results = (_threads().map if threads else map)(run, *zip(*jobs, strict=True))
     centres, counts, polarities = (torch.cat(column) for column in zip(*results, strict=True))
     return from_unit_cube(events, centres, counts, polarities)
+
+
+def _check_numbers(points: Tensor, weights: Tensor) -> None:
+    """What `Events.from_arrays` promises: compiled code trusts it, and events built in other ways may lie anywhere."""
+    low, high = torch.aminmax(points)
+    least, most = torch.aminmax(weights)
+    if not (low >= 0 and high <= 1 and least > 0 and most < torch.inf):  # not a number is none of these
+        raise ValueError(
+            "events must lie on the sensor, in the order of time and with a finite rho above 0: "
+            f"x, y, t run from {float(low):.3g} to {float(high):.3g} of their range, rho from {least} to {most}"
+        )
 
 
 def _cluster(

@@ -23,7 +23,7 @@
 #define LONG_RUN 256
 #define SHORT_RUN 32
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define WIDEST
@@ -68,7 +68,7 @@ INLINE int64_t within_reach(Columns points, int64_t first, int64_t last, Columns
         double least = DBL_MAX;
         for (int64_t j = 0; j < count; j++) least = smaller(least, room[j]);
         int64_t middle = 0;
-        while (room[middle] != least) middle++;
+        while (middle + 1 < count && room[middle] != least) middle++;
         room[middle] = DBL_MAX;
         for (int64_t i = first; i < last; i++)
             reach = larger(reach, square(points.x[i] - centres.x[middle], points.y[i] - centres.y[middle],
@@ -249,7 +249,7 @@ EXPORT int64_t prune(const double *points, const double *weights, int64_t many, 
     int64_t *found = malloc(sizeof(int64_t) * 2 * most);
     Item *costs = malloc(sizeof(Item) * (size_t)count);
     const int64_t failed = !(room && distances && places && rank && found && costs);
-    while (!failed && count > share) {
+    while (!failed && count > share && count > 1) {
         find_nearest(points, weights, many, centres, count, 2, room, places, found, distances, NULL);
         for (int64_t j = 0; j < count; j++) costs[j] = (Item){0, j};
         for (int64_t i = 0; i < many; i++) costs[found[2 * i]].key += weights[i] * (distances[2 * i + 1] - distances[2 * i]);
@@ -300,6 +300,9 @@ EXPORT int64_t iterate(const double *points, const double *weights, int64_t many
     free(room), free(sums), free(places);
     return -failed;
 }
+
+/* What `compiled_cloud.py` compares with its own: raise both when the arguments of a function change. */
+EXPORT int64_t interface(void) { return 1; }
 
 /* Python builds and finds the library as a module; its functions are called through ctypes, which lets go of the lock. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "event2vec._compiled_cloud", NULL, 0, NULL, NULL, NULL, NULL, NULL};

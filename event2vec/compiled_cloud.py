@@ -12,17 +12,21 @@ from torch import Tensor
 
 from event2vec.clouds import AT_ONCE, Cloud
 
+INTERFACE = 1  # of the functions in C; a library of another one may be left from an earlier installation
+MANY = 2**31  # iterations that no one waits for
 SPREAD = np.array([sum((number >> bit & 1) << 3 * bit for bit in range(10)) for number in range(1024)], np.uint32)
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled code, or None where event2vec was installed without a C compiler."""
+    """The compiled code, or None where event2vec was installed without what compiles it."""
     try:
         path = importlib.import_module("event2vec._compiled_cloud").__file__
     except ImportError:
         return None
     compiled = ctypes.CDLL(str(path))
+    if not hasattr(compiled, "interface") or compiled.interface() != INTERFACE:
+        return None
     array, whole = ctypes.c_void_p, ctypes.c_int64
     points: list[Any] = [array, array, whole]  # coordinates, weights, how many
     compiled.seed.argtypes = [*points, whole, whole, ctypes.c_uint64, array]
@@ -42,9 +46,9 @@ class CompiledCloud(Cloud):
         self._columns = self.points.T.contiguous()
 
     def seed(self, count: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
-        random = int(torch.randint(2**62, (), generator=generator))
+        random = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         rows = torch.empty(count, 3, dtype=torch.float64)
-        return rows[: self._call("seed", count, batch, random, rows.data_ptr())]
+        return rows[: self._call("seed", count, min(batch, count), random, rows.data_ptr())]
 
     def prune(self, centres: Float[Tensor, "many 3"], share: int) -> Float[Tensor, "k 3"]:
         columns, kept = _copy_columns(centres), min(share, len(centres))
@@ -55,7 +59,7 @@ class CompiledCloud(Cloud):
         self, centres: Float[Tensor, "k 3"], iterations: int, tolerance: float
     ) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
         columns, counts = _copy_columns(centres), torch.zeros(len(centres), dtype=torch.float64)
-        self._call("iterate", columns.data_ptr(), len(centres), iterations, tolerance, counts.data_ptr())
+        self._call("iterate", columns.data_ptr(), len(centres), min(iterations, MANY), tolerance, counts.data_ptr())
         return columns.T, counts
 
     def coarser(self, size: int) -> Cloud:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import EventBatch
+from event2vec.events import Events
 from event2vec.loading import Recordings, collate
 from event2vec.model import Classifier
 from event2vec.repeats import Repeated
@@ -65,12 +65,12 @@ def evaluate(
     vote: int = 1,
     batch: int = 32,
     progress: Callable[[int, int], None] | None = None,
-    change: Callable[[EventBatch], EventBatch] = lambda batch: batch,
+    change: Callable[[Events], Events] | None = None,
 ) -> Evaluation:
     """Classify all recordings `repeats` times, each time with draws of their own.
 
     With `vote`, each answer is the mean over so many draws. Clusters are the same every time: one repeat, one draw.
-    `change` is done to every batch before the network sees it.
+    `change` is done to the events of a recording, before clusters are made of them.
     """
     if repeats < 1 or vote < 1:
         raise Event2VecError(f"--repeats and --vote must be at least 1, got {repeats} and {vote}")
@@ -112,17 +112,17 @@ def classify_store(
     draw: int,
     batch: int,
     progress: Callable[[int, int], None],
-    change: Callable[[EventBatch], EventBatch] = lambda batch: batch,
+    change: Callable[[Events], Events] | None = None,
 ) -> NDArray[np.float64]:
     """Probabilities of each class for each recording, with one draw of its events."""
     model.eval()
     device = next(model.parameters()).device
-    recordings = Recordings(store, model.sampling, SEED)
+    recordings = Recordings(store, model.sampling, SEED, change)
     scores = []
     for start in range(0, len(store), batch):
         rows = range(start, min(start + batch, len(store)))
         events, _, _ = collate([recordings[draw, index] for index in rows])
-        scores.append(model(change(events.to(device))).double().softmax(dim=-1).cpu().numpy())
+        scores.append(model(events.to(device)).double().softmax(dim=-1).cpu().numpy())
         progress(rows.stop, len(store))
     return np.concatenate(scores)
 
@@ -135,18 +135,27 @@ def sweep_events(
     vote: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Accuracy with so many events of each recording (Figure 3)."""
+    """Accuracy with so many events of each recording (Figure 3), and how many most of them really had."""
     rows = []
-    for number, count in enumerate(counts):
-        reader = with_sampling(model, replace(model.sampling, length=count))
+    try:
+        samplings = [replace(model.sampling, length=count) for count in counts]
+    except ValueError as error:
+        raise Event2VecError(str(error)) from None
+    for number, sampling in enumerate(samplings):
+        reader = with_sampling(model, sampling)
         found = evaluate(reader, raw, repeats, vote, progress=_part(progress, number, len(counts)))
-        rows.append({"events": count, "accuracy": found.accuracy, "accuracy_std": found.accuracy_std})
+        row: dict[str, Any] = {
+            "events": sampling.length,
+            "accuracy": found.accuracy,
+            "accuracy_std": found.accuracy_std,
+        }
+        rows.append(row | {"events_read": int(np.median(np.minimum(raw.lengths, sampling.length)))})
     return rows
 
 
 def sweep_resolution(
     model: Classifier,
-    store: EventStore,
+    raw: EventStore,
     sides: Sequence[int],
     repeats: int = 10,
     vote: int = 1,
@@ -156,22 +165,23 @@ def sweep_resolution(
     rows = []
     for number, side in enumerate(sides):
         told, coarser = _part(progress, number, len(sides)), partial(lower_resolution, side=side)
-        found = evaluate(model, store, repeats, vote, progress=told, change=coarser)
+        found = evaluate(model, raw, repeats, vote, progress=told, change=coarser)
         rows.append({"resolution": side, "accuracy": found.accuracy, "accuracy_std": found.accuracy_std})
     return rows
 
 
-def lower_resolution(batch: EventBatch, side: int) -> EventBatch:
+def lower_resolution(events: Events, side: int) -> Events:
     """Events as a sensor of side x side pixels would have placed them, on the pixels of the sensor that they came from.
 
-    Scaled down and made whole, scaled back and made whole again (Sec. 4.3); 1 leaves one place for all.
+    Scaled down and made whole, scaled back and made whole again (Sec. 4.3); 1 leaves one place for all. A side of the
+    sensor that has no more pixels than that stays as it is.
     """
 
     def place(column: Tensor, pixels: int) -> Tensor:
         coarse = (column * side / pixels).floor().clamp(max=side - 1)
-        return (coarse * pixels / side).floor() * batch.valid
+        return column if side >= pixels else (coarse * pixels / side).floor()
 
-    return replace(batch, x=place(batch.x, batch.sensor.width), y=place(batch.y, batch.sensor.height))
+    return replace(events, x=place(events.x, events.sensor.width), y=place(events.y, events.sensor.height))
 
 
 def with_sampling(model: Classifier, sampling: Sampling) -> Classifier:

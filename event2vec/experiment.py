@@ -1,15 +1,17 @@
 """A table of the paper from one call: train each row with several seeds, evaluate, and set the paper's figures beside.
 
-An experiment is a YAML file: a title, the data set of the paper's figures, and rows of changes to a recipe. Some rows
+An experiment is a YAML file: a title, and rows of changes to a recipe with the paper's figures. Some rows
 have their clusters made by another engine, some experiments measure speed too. Runs that are finished are not repeated,
 and one that was stopped goes on.
 """
 
 import json
 import shutil
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,53 +19,46 @@ import numpy as np
 import yaml
 
 from event2vec.atomic import whole_file
+from event2vec.benchmark.measure import best_seconds
 from event2vec.benchmark.model import measure_speed
 from event2vec.checkpoint import load_model
-from event2vec.clustering import cluster_events
-from event2vec.errors import Event2VecError, FileError
+from event2vec.errors import Event2VecError, FileError, MissingExtra
 from event2vec.evaluate import Evaluation, evaluate
 from event2vec.events import Events
-from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
+from event2vec.kmeans_baselines import ENGINES
 from event2vec.model import count_parameters
 from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe
 from event2vec.repeats import Repeated
-from event2vec.runs import RECIPE, write_rows
-from event2vec.sampling import Sampling
-from event2vec.store import EventStore, StoreWriter
+from event2vec.runs import METRICS, RECIPE, read_rows, write_rows
+from event2vec.store import EventStore
 
 FOLDER = Path(__file__).parent / "experiments"
 RESULT = "result.json"
 
 
-ENGINES: dict[str, Callable[..., Events]] = {
-    "ours": cluster_events,
-    "scikit-learn": cluster_sklearn,
-    "faiss": cluster_faiss,
-}
-TIMED = 10  # test recordings on which speed is measured
+TIMED = 20  # test recordings on which latency is measured
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what is changed, and what the paper reports for it."""
+    """One line of the table: what is changed, and what the paper reports for it, data set by data set."""
 
     name: str
     settings: dict[str, Any]
-    paper: str
-    engine: str | None = None  # what makes the clusters, of `ENGINES`
+    paper: dict[str, str]
+    engine: str = "ours"  # what makes the clusters, of `ENGINES`
     iterations: int = 20  # of that engine
-    paper_ms: str = "-"  # for clustering one recording
+    paper_ms: str | None = None  # for clustering one recording
 
     def __post_init__(self) -> None:
-        if self.engine is not None and self.engine not in ENGINES:
+        if self.engine not in ENGINES:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
 
 
 @dataclass(frozen=True)
 class Experiment:
     title: str
-    paper: str  # the data set of the paper's figures
     rows: tuple[Row, ...]
     speed: bool = False  # whether throughput and latency are measured too
 
@@ -99,31 +94,67 @@ def load_experiment(name_or_path: str) -> Experiment:
         )
     try:
         content = yaml.safe_load(path.read_text("utf-8"))
-        rows = tuple(Row(**row) for row in content.pop("rows"))
+        rows = tuple(_read_row(**row) for row in content.pop("rows"))
         return Experiment(rows=rows, **content)
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise FileError(
-            path, f"is no experiment: expected title, paper and rows of name, settings, paper ({error})"
-        ) from None
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileError(path, f"is no experiment: expected title and rows of name, settings, paper ({error})") from None
+
+
+def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
+    """YAML takes 75.88 for a number; figures are kept as the paper writes them."""
+    return Row(paper={str(name): str(value) for name, value in paper.items()}, **row)
+
+
+@contextmanager
+def _silently(_: str) -> Iterator[Callable[[int, int], None]]:
+    yield lambda done, total: None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all rows of an experiment have in common."""
+
+    data: str | None
+    workers: int = 1
+    init: Path | None = None  # a network to start from
+    watcher: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives what is told how a training goes
+    stage: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] = _silently  # tells of other long work
+
+    @property
+    def source(self) -> Path | None:
+        return Path(self.data).resolve() if self.data else None
+
+    def open(self, recipe: Recipe, row: Row) -> EventStore:
+        with self.stage(f"preparing {recipe.data.dataset}") as progress:
+            return open_for_training(
+                self.data,
+                recipe.data.dataset,
+                recipe.sampling,
+                self.workers,
+                progress,
+                engine=row.engine,
+                iterations=row.iterations,
+            ).store
 
 
 def run_experiment(
     experiment: Experiment,
     recipe: Recipe,
-    data: str | None,
+    setting: Setting,
     folder: Path,
     seeds: int,
-    workers: int = 1,
     tell: Callable[[str], None] = lambda line: None,
 ) -> list[RowResult]:
     """Train and evaluate what is missing in `folder`, row by row and seed by seed."""
+    recipes = [recipe.with_settings(row.settings) for row in experiment.rows]  # all, before any: one may be wrong
+    if any(row.engine == "faiss" for row in experiment.rows) and find_spec("faiss") is None:
+        raise MissingExtra("clustering with Faiss", "faiss")
     results = []
-    for row in experiment.rows:
-        changed = recipe.with_settings(row.settings)  # before anything is trained: a row may be wrong
+    for row, changed in zip(experiment.rows, recipes, strict=True):
         found = []
         for seed in range(seeds):
             run = folder / f"{row.name.replace(' ', '_')}-{seed}"
-            facts = _one_run(experiment, row, changed.with_settings({"training.seed": seed}), data, run, workers)
+            facts = _one_run(experiment, row, changed.with_settings({"training.seed": seed}), setting, run)
             tell(f"{row.name}, seed {seed}: {100 * facts['accuracy']:.2f} %")
             found.append(facts)
         accuracies = tuple(facts["accuracy"] for facts in found)
@@ -132,69 +163,76 @@ def run_experiment(
     return results
 
 
-def _one_run(
-    experiment: Experiment, row: Row, recipe: Recipe, data: str | None, run: Path, workers: int
-) -> dict[str, Any]:
-    from event2vec.training import resume_run, start_run
-
-    settings, source = recipe.to_yaml(), str(Path(data).resolve()) if data else None
+def _one_run(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path) -> dict[str, Any]:
+    """What a finished run found, or what this one finds, once it is trained."""
+    asked = {
+        "recipe": recipe.to_yaml(),
+        "data": str(setting.source) if setting.data else None,
+        "init": str(setting.init.resolve()) if setting.init else None,
+        "clusters": f"{row.engine} {row.iterations}",
+    }
+    note = run.with_name(f"{run.name}.asked.json")  # beside it: a training begins in an empty folder
+    if note.is_file() and json.loads(note.read_text("utf-8")) != asked:
+        raise FileError(run, "was begun with other settings or data. Choose another --out, or remove it")
     if (run / RESULT).is_file():
         facts: dict[str, Any] = json.loads((run / RESULT).read_text("utf-8"))
-        if (facts["recipe"], facts["data"]) != (settings, source):
-            raise FileError(run, "is the result of other settings or data. Choose another --out, or remove it")
         return facts
-    began = time.monotonic()
-    if row.engine is not None:
-        made = run.parent / f"clusters-{row.engine}-{row.iterations}-{recipe.sampling.length}"
-        store = _cluster_all(row, recipe, data, made, workers)
-    else:
-        store = open_for_training(data, recipe.data.dataset, recipe.sampling, workers).store
-    if (run / RECIPE).is_file():
-        resume_run(run)
-    else:
+    store = setting.open(recipe, row)
+    if not (run / RECIPE).is_file():
         shutil.rmtree(run, ignore_errors=True)  # stopped before it began
-        start_run(recipe, store, run, "train")
-    model = load_model(run)
-    evaluation: Evaluation = evaluate(model, store.split("test"))
-    facts = {
-        "recipe": settings,
-        "data": source,
-        "accuracy": evaluation.accuracy,
-        "accuracy_std": evaluation.accuracy_std,
-    }
-    facts |= {"parameters": count_parameters(model), "seconds": time.monotonic() - began}
-    if row.engine is not None:
-        facts["clustering_ms"] = store.facts["clustering_ms"]
-    if experiment.speed:
-        raw = open_for_training(data, recipe.data.dataset, Sampling(), workers).store.split("test")
-        facts["speed"] = measure_speed(model, [raw[index][0] for index in range(min(len(raw), TIMED))])
-    with whole_file(run / RESULT) as temporary:
-        temporary.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+    _write(note, asked)
+    _train(recipe, store, setting, run)
+    facts = _judge(experiment, row, recipe, setting, run, store)
+    _write(run / RESULT, facts)
     return facts
 
 
-def _cluster_all(row: Row, recipe: Recipe, data: str | None, folder: Path, workers: int) -> EventStore:
-    """A store of clusters that the engine of a row made, one recording after the other, and how long each took."""
-    if folder.exists():
-        return EventStore.open(folder)
-    raw = open_for_training(data, recipe.data.dataset, Sampling(), workers).store
-    taken: list[float] = []
-    with StoreWriter(folder, sensor=raw.sensor, classes=raw.classes) as writer:
-        for index in range(len(raw)):
-            events, label = raw[index]
-            began = time.perf_counter()
-            clusters = ENGINES[str(row.engine)](events, recipe.sampling.length, iterations=row.iterations)
-            taken.append(1e3 * (time.perf_counter() - began))
-            writer.append(clusters, label, raw.splits[index], raw.sources[index])
-        tested = [ms for ms, split in zip(taken, raw.splits, strict=True) if split == "test"]
-        writer.facts["clustering_ms"] = [float(np.mean(tested)), float(np.std(tested))]
-    return EventStore.open(folder)
+def _train(recipe: Recipe, store: EventStore, setting: Setting, run: Path) -> None:
+    from event2vec.training import resume_run, start_run
+
+    with setting.watcher() as watcher:
+        if (run / RECIPE).is_file():
+            resume_run(run, watcher)
+        else:
+            start_run(recipe, store, run, "train", setting.init, watcher, setting.source)
+
+
+def _judge(
+    experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, store: EventStore
+) -> dict[str, Any]:
+    model = load_model(run)
+    with setting.stage("evaluating") as progress:
+        evaluation: Evaluation = evaluate(model, store.split("test"), progress=progress)
+    seconds = sum(epoch["seconds"] for epoch in read_rows(run / METRICS))
+    facts: dict[str, Any] = {"accuracy": evaluation.accuracy, "accuracy_std": evaluation.accuracy_std}
+    facts |= {"parameters": count_parameters(model), "seconds": seconds}
+    if row.paper_ms is not None or experiment.speed:
+        raw = setting.open(recipe.with_settings({"sampling.method": "random"}), row).split("test")
+        timed = [raw[index][0] for index in range(0, len(raw), -(-len(raw) // TIMED))]
+        if row.paper_ms is not None:
+            facts["clustering_ms"] = _time_clustering(row, timed, recipe.sampling.length)
+        if experiment.speed:
+            facts["speed"] = measure_speed(model, timed)
+    return facts
+
+
+def _time_clustering(row: Row, recordings: list[Events], length: int) -> tuple[float, float]:
+    """Mean and deviation over recordings, in milliseconds."""
+    engine = partial(ENGINES[row.engine], iterations=row.iterations)
+    engine(recordings[0], length)  # the first call loads the code
+    taken = [1e3 * best_seconds({"": partial(engine, events, length)}, 1)[""] for events in recordings]
+    return float(np.mean(taken)), float(np.std(taken))
+
+
+def _write(path: Path, facts: dict[str, Any]) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
 
 def _measured(experiment: Experiment, row: Row, found: list[dict[str, Any]]) -> dict[str, str]:
     """Columns that only some tables have; speeds are means over the seeds."""
     columns = {}
-    if row.engine is not None:
+    if row.paper_ms is not None:
         mean, deviation = found[0]["clustering_ms"]
         columns = {"clustering here (ms)": f"{mean:.2f} ± {deviation:.2f}", "paper (ms)": row.paper_ms}
     if experiment.speed:
@@ -204,13 +242,13 @@ def _measured(experiment: Experiment, row: Row, found: list[dict[str, Any]]) -> 
     return columns
 
 
-def table(experiment: Experiment, results: list[RowResult], ours: str) -> list[dict[str, str]]:
+def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
     """The paper's form: a row for each change, our figure and the paper's with the data set of each."""
     return [
         {
             "": result.row.name,
             f"accuracy on {ours} (%)": result.percent,
-            f"paper, {experiment.paper} (%)": result.row.paper,
+            **{f"paper, {name} (%)": figure for name, figure in result.row.paper.items()},
             **result.measured,
             "parameters": f"{result.parameters:,}",
             "seconds a run": f"{result.seconds:.0f}",
@@ -219,10 +257,13 @@ def table(experiment: Experiment, results: list[RowResult], ours: str) -> list[d
     ]
 
 
+NOTE = "± is the deviation over seeds in ours, and over ten draws of the events of one network in the paper's."
+
+
 def write_table(rows: list[dict[str, str]], title: str, path: Path) -> None:
     """As CSV and as Markdown."""
     write_rows(path.with_suffix(".csv"), rows)
-    lines = [f"# {title}", "", *markdown(rows), ""]
+    lines = [f"# {title}", "", *markdown(rows), "", NOTE, ""]
     with whole_file(path.with_suffix(".md")) as temporary:
         temporary.write_text("\n".join(lines), "utf-8")
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.clustering import from_unit_cube, share_clusters, to_unit_cube
+from event2vec.clustering import cluster_events, from_unit_cube, share_clusters, to_unit_cube
 from event2vec.errors import MissingExtra
 from event2vec.events import Events
 
@@ -53,3 +53,10 @@ def _cluster(events: Events, clusters: int, fit: Callable[[Points, int], Labelle
             results.append((centres, np.bincount(labels, minlength=share), np.full(share, bool(polarity))))
     columns = (torch.from_numpy(np.concatenate(column)) for column in zip(*results, strict=True))
     return from_unit_cube(events, *columns)
+
+
+ENGINES: dict[str, Callable[..., Events]] = {
+    "ours": cluster_events,
+    "scikit-learn": cluster_sklearn,
+    "faiss": cluster_faiss,
+}  # each takes a recording, the number of clusters and `iterations`

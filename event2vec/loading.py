@@ -1,6 +1,6 @@
 """Recordings of a store to batches: which, in what order, and with which draw."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -24,16 +24,17 @@ class Recordings(Dataset[tuple[Events, int, int]]):
     store: EventStore
     sampling: Sampling
     seed: int
+    change: Callable[[Events], Events] | None = None  # done to the events before clusters are made of them
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
         draw, index = key
         generator = seeded(self.seed, draw, index)
         if self.sampling.method == "random":
             events, label = self.store.sample(index, self.sampling.length, generator)
-        else:
-            events, label = self.store[index]
-            events = self.sampling.shorten(events, generator)
-        return events, label, index
+            return (self.change(events) if self.change else events), label, index
+        events, label = self.store[index]
+        events = self.change(events) if self.change else events
+        return self.sampling.shorten(events, generator), label, index
 
 
 def collate(items: list[tuple[Events, int, int]]) -> Batch:

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from event2vec.clustering import VERSION as CLUSTERING
-from event2vec.clustering import cluster_events
+from event2vec.compiled_cloud import library
 from event2vec.datasets import SPLITS, Dataset, open_dataset
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import LARGEST_SIDE, Sensor
+from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io import Recording
+from event2vec.kmeans_baselines import ENGINES
 from event2vec.sampling import Sampling
 from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter
 
@@ -67,21 +68,23 @@ def open_for_training(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
     wait: bool = False,
+    engine: str = "ours",
+    iterations: int = 20,
 ) -> Report:
     """A store that training can read as it is, from a store or from a data set as downloaded.
 
     A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
     epoch: each recording has one set of them. Work that was done before is found again. With `wait`, another process
-    does it: where several train together, the first prepares.
+    does it: where several train together, the first prepares. `engine` and `iterations` are for comparisons (Table 5).
     """
-    clusters = sampling.length if sampling.method == "clusters" else None
+    clusters = Clusters(sampling.length, engine, iterations) if sampling.method == "clusters" else None
     if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
         raise FileError(data, "is no store; the digits are built in, leave --data out, or choose another recipe")
     if data is None and dataset != "digits":
         raise Event2VecError(f"--data is missing: a store, or the folder with the data set '{dataset}' as downloaded")
     if data is not None and (Path(data) / DESCRIPTION).is_file():
         store = EventStore.open(data)
-        if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters:
+        if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters.count:
             return Report(store, (), ())
         parts: list[Dataset] = [StoredSplit.of(store, split) for split in dict.fromkeys(store.splits)]
     else:
@@ -89,7 +92,7 @@ def open_for_training(
     folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
     if wait:
         _wait_for(folder)
-    return prepare(parts, folder, workers, progress, clusters)
+    return _prepare(parts, folder, workers, progress, clusters)
 
 
 def _wait_for(folder: Path, seconds: float = 4 * 3600) -> None:
@@ -138,7 +141,33 @@ def prepare(
     """
     if clusters is not None and clusters < 2:
         raise Event2VecError(f"clusters must be at least 2, one for each polarity, got {clusters}")
-    folder = Path(folder)
+    return _prepare(datasets, Path(folder), workers, progress, Clusters(clusters) if clusters else None)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """What recordings are brought to, and by which engine."""
+
+    count: int
+    engine: str = "ours"
+    iterations: int = 20
+
+    def __call__(self, events: Events) -> Events:
+        return ENGINES[self.engine](events, self.count, iterations=self.iterations)
+
+    def __str__(self) -> str:
+        """All that the result depends on: without its compiled part our engine gives other clusters."""
+        version = f"{CLUSTERING} {library() is not None}" if self.engine == "ours" else ""
+        return f"{self.count} {self.engine} {self.iterations} {version}"
+
+
+def _prepare(
+    datasets: Sequence[Dataset],
+    folder: Path,
+    workers: int,
+    progress: Callable[[int, int], None] | None,
+    clusters: Clusters | None,
+) -> Report:
     plan = _plan(datasets, clusters)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
@@ -157,9 +186,9 @@ def prepare(
     return Report(EventStore.open(folder), tuple(rejected), tuple(warnings))
 
 
-def _plan(datasets: Sequence[Dataset], clusters: int | None = None) -> str:
+def _plan(datasets: Sequence[Dataset], clusters: Clusters | None) -> str:
     """Identifies what is to be prepared, down to the size and date of every file."""
-    lines = [f"{VERSION} {LARGEST_PART} {PARTS} {clusters} {CLUSTERING if clusters else ''}"]
+    lines = [f"{VERSION} {LARGEST_PART} {PARTS} {clusters}"]
     for dataset in datasets:
         lines.append(f"{dataset.name} {dataset.split} {dataset.classes}")
         for index, (source, label) in enumerate(zip(dataset.sources, dataset.labels, strict=True)):
@@ -199,7 +228,7 @@ class _Task:
     start: int
     stop: int
     folder: Path
-    clusters: int | None
+    clusters: Clusters | None
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -218,7 +247,7 @@ class _Size(NamedTuple):
         return same or (not self.declared and self.width <= sensor.width and self.height <= sensor.height)
 
 
-def _tasks(datasets: Sequence[Dataset], folder: Path, clusters: int | None) -> list[_Task]:
+def _tasks(datasets: Sequence[Dataset], folder: Path, clusters: Clusters | None) -> list[_Task]:
     """Cut by the number of recordings alone, so that parts fit whatever the number of workers was."""
     length = min(max(sum(map(len, datasets)) // PARTS, 1), LARGEST_PART)
     return [
@@ -286,7 +315,7 @@ def _work(task: _Task) -> _Task:
             warnings += [(source, warning) for warning in recording.warnings]
             sensor = recording.events.sensor
             sensors.append(_Size(sensor.width, sensor.height, recording.sensor_declared))
-            events = recording.events if task.clusters is None else cluster_events(recording.events, task.clusters)
+            events = recording.events if task.clusters is None else task.clusters(recording.events)
             writer.append(replace(events, sensor=ANY_SENSOR), dataset.labels[index], dataset.split, source)
     return task
 

@@ -6,6 +6,7 @@ The page is one file. Pictures and events lie in it as text, and nothing is load
 import base64
 import html
 import json
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -21,7 +22,8 @@ from event2vec.atomic import whole_file
 from event2vec.benchmark.model import measure_speed
 from event2vec.checkpoint import load_model
 from event2vec.errors import FileError
-from event2vec.evaluate import Evaluation, classify_store, evaluate, sweep_events, sweep_resolution
+from event2vec.evaluate import SEED, Evaluation, classify_store, evaluate, sweep_events, sweep_resolution
+from event2vec.events import Events
 from event2vec.figures.attention_maps import draw_attention
 from event2vec.figures.clips import Clip, make_clip
 from event2vec.figures.confusion import draw_confusion
@@ -30,6 +32,7 @@ from event2vec.figures.embedding_maps import draw_embedding_maps
 from event2vec.figures.samples import draw_samples
 from event2vec.model import Classifier, count_parameters
 from event2vec.randomness import seeded
+from event2vec.recipe import load_recipe
 from event2vec.runs import METRICS, RECIPE, environment, open_raw_recordings, open_recordings, read_rows, read_run
 from event2vec.store import EventStore
 
@@ -58,16 +61,26 @@ class Findings:
     clips: list[Clip]
 
 
-def write_report(run: Path, path: Path, repeats: int = 10, workers: int = 1, stage: Stage = _silently) -> Findings:
-    """Evaluate a run in every way, draw it, and write the page. `stage` is told what goes on."""
+def write_report(
+    run: Path,
+    path: Path,
+    repeats: int = 10,
+    workers: int = 1,
+    stage: Stage = _silently,
+    data: str | None = None,
+) -> Findings:
+    """Evaluate a run in every way, draw it, and write the page.
+
+    `stage` is told what goes on; `data` says where the recordings are now, if they were moved.
+    """
     read_run(run)
     model = load_model(run)
     with stage("opening recordings") as progress:
-        whole = open_recordings(run, None, model.sampling)
-        raw = open_raw_recordings(run, None, workers, progress).split("test")
+        whole = open_recordings(run, data, model.sampling, workers, progress)
+        raw = open_raw_recordings(run, data, workers, progress).split("test")
     store = whole.split("test")
-    if len(raw) != len(store):
-        raise FileError(raw.folder, f"has {len(raw)} test recordings, the run was tested on {len(store)}")
+    if raw.sources != store.sources:
+        raise FileError(raw.folder, f"does not have the test recordings of {whole.folder}; name them with --data")
     found = _find(model, store, raw, repeats, stage)
     with tempfile.TemporaryDirectory() as folder, stage("drawing") as progress:
         pictures = _draw(run, model, store, raw, found, Path(folder), progress)
@@ -83,14 +96,22 @@ def _find(model: Classifier, store: EventStore, raw: EventStore, repeats: int, s
     with stage("fewer and more events") as progress:
         events = sweep_events(model, raw, _event_counts(model), SWEEP_DRAWS, progress=progress)
     with stage("fewer pixels") as progress:
-        resolution = sweep_resolution(model, store, _sides(store), SWEEP_DRAWS, progress=progress)
+        resolution = sweep_resolution(model, raw, _sides(raw), SWEEP_DRAWS, progress=progress)
     with stage("choosing recordings") as progress:
         answers = classify_store(model, store, 0, 32, progress).argmax(axis=1)
-        chosen = _choose(store.labels, answers)
-        clips = [make_clip(model, store[index][0], raw[index][0], int(store.labels[index]), index) for index in chosen]
+        chosen = _choose(store, answers)
+        clips = [
+            make_clip(model, _tokens(model, store, index), raw[index][0], store.classes[store.labels[index]])
+            for index in chosen
+        ]
     with stage("measuring speed"):
         speed = measure_speed(model, [raw[index][0] for index in chosen])
     return Findings(evaluation, events, resolution, speed, clips)
+
+
+def _tokens(model: Classifier, store: EventStore, index: int) -> Events:
+    """What the network reads of a recording in the first draw of the evaluation."""
+    return model.sampling.shorten(store[index][0], seeded(SEED, 0, index))
 
 
 def _event_counts(model: Classifier) -> list[int]:
@@ -102,13 +123,14 @@ def _event_counts(model: Classifier) -> list[int]:
 def _sides(store: EventStore) -> list[int]:
     """One pixel, two, four, and so on, to the sensor as it is."""
     side = max(store.sensor.width, store.sensor.height)
-    return [*(2**power for power in range(side.bit_length()) if 2**power < side), side]
+    return [*(2**power for power in range(side.bit_length()) if 2**power < 0.8 * side), side]
 
 
-def _choose(labels: NDArray[np.int64], answers: NDArray[np.int64]) -> list[int]:
-    """The first recording of each class, and the first mistakes."""
-    firsts = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)[:CLASSES]]
-    mistakes = [int(index) for index in np.flatnonzero(labels != answers) if index not in firsts]
+def _choose(store: EventStore, answers: NDArray[np.int64]) -> list[int]:
+    """The first recording of each class, and the first mistakes; none without events."""
+    labels = np.where(store.lengths > 0, store.labels, -1)
+    firsts = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels[labels >= 0])[:CLASSES]]
+    mistakes = [int(index) for index in np.flatnonzero((labels >= 0) & (labels != answers)) if index not in firsts]
     return firsts + mistakes[:MISTAKES]
 
 
@@ -129,7 +151,7 @@ def _draw(
         ),
         "events.svg": lambda path: draw_sweep(found.events, "events", path, "Fewer and more events"),
         "resolution.svg": lambda path: draw_sweep(found.resolution, "resolution", path, "Fewer pixels"),
-        "embedding.png": lambda path: draw_embedding_maps({run.name: model}, path),
+        "embedding.png": lambda path: draw_embedding_maps({run.resolve().name: model}, path),
     }
     if (run / METRICS).is_file():
         drawings["curves.svg"] = lambda path: draw_curves(read_rows(run / METRICS), path, "Training, epoch by epoch")
@@ -145,9 +167,10 @@ def _draw(
 
 
 def _draw_recording(model: Classifier, store: EventStore, index: int, path: Path) -> None:
-    tokens = model.sampling.shorten(store[index][0], seeded(0, 0, index))
     truth = store.classes[int(store.labels[index])]
-    draw_attention(model, tokens, f"Attention to test recording {index + 1}, of class {truth}", path)
+    draw_attention(
+        model, _tokens(model, store, index), f"Attention to test recording {index + 1}, of class {truth}", path
+    )
 
 
 def _image(path: Path) -> str:
@@ -159,7 +182,7 @@ def _image(path: Path) -> str:
 def _page(
     run: Path, model: Classifier, whole: EventStore, raw: EventStore, found: Findings, pictures: Mapping[str, str]
 ) -> str:
-    evaluation, name = found.evaluation, html.escape(run.name)
+    evaluation, name = found.evaluation, html.escape(run.resolve().name)
     sections = {
         "Watch it read": _player(found.clips),
         "Data": _data(whole, raw) + pictures["samples"],
@@ -191,8 +214,7 @@ def _percent(evaluation: Evaluation) -> str:
 
 
 def _player(clips: Sequence[Clip]) -> str:
-    # "</" would end the script element.
-    data = json.dumps([clip.facts() for clip in clips]).replace("</", "<\\/")
+    data = json.dumps([clip.facts() for clip in clips]).replace("<", "\\u003c")  # which could end the script element
     page = (PAGE / "player.html").read_text("utf-8")
     return f'{page}<script type="application/json" id=clips>{data}</script>'
 
@@ -204,7 +226,7 @@ def _data(whole: EventStore, raw: EventStore) -> str:
         for label, name in enumerate(whole.classes)
     ]
     lengths = np.sort(raw.lengths)
-    durations = np.sort([raw[index][0].duration / 1e3 for index in range(min(len(raw), 100))])
+    durations = np.sort([raw[index][0].duration / 1e3 for index in range(0, len(raw), -(-len(raw) // 100))])
     facts = (
         f"<p>Sensor {whole.sensor}. A test recording has {lengths[0]:,} to {lengths[-1]:,} events, "
         f"{lengths[len(lengths) // 2]:,} in the middle, and takes {durations[len(durations) // 2]:,.0f} ms.</p>"
@@ -237,7 +259,7 @@ def _robustness(found: Findings, pictures: Mapping[str, str]) -> str:
     tables = [
         _table(
             [title, "accuracy (%)"],
-            [[f"{row[kind]:,}", f"{100 * row['accuracy']:.1f} ± {100 * row['accuracy_std']:.1f}"] for row in rows],
+            [[_point(row, kind), f"{100 * row['accuracy']:.1f}{_spread(found, row)}"] for row in rows],
         )
         for kind, title, rows in (
             ("events", "events", found.events),
@@ -249,6 +271,15 @@ def _robustness(found: Findings, pictures: Mapping[str, str]) -> str:
         f"coarser grid of pixels.</p><div class=pair><div>{pictures['events']}{tables[0]}</div>"
         f"<div>{pictures['resolution']}{tables[1]}</div></div>"
     )
+
+
+def _point(row: Mapping[str, Any], kind: str) -> str:
+    fewer = row.get("events_read", row[kind]) < row[kind]
+    return f"{row[kind]:,} (most have {row['events_read']:,})" if fewer else f"{row[kind]:,}"
+
+
+def _spread(found: Findings, row: Mapping[str, Any]) -> str:
+    return f" ± {100 * row['accuracy_std']:.1f}" if found.evaluation.repeats > 1 else ""
 
 
 def _attention(pictures: Mapping[str, str]) -> str:
@@ -277,11 +308,13 @@ def _speed(speed: Mapping[str, float]) -> str:
 
 def _repeat(run: Path) -> str:
     facts = read_run(run)
-    source = facts.get("source", facts["data"])
+    data = facts.get("source") or (None if load_recipe(run / RECIPE).data.dataset == "digits" else facts["data"])
+    options = {"--data": data, "--init": facts["init"], "--out": f"{run}-again"}
+    given = [part for name, value in options.items() if value for part in (name, value)]
     commands = [
-        f"event2vec train {run / RECIPE} --data {source} --out {run}-again",
-        f"event2vec evaluate {run}",
-        f"event2vec report {run}",
+        shlex.join(["event2vec", facts["task"], str(run / RECIPE), *given]),
+        shlex.join(["event2vec", "evaluate", str(run)]),
+        shlex.join(["event2vec", "report", str(run)]),
     ]
     began = "\n".join(f"{name}: {facts[name]}" for name in environment() if name in facts)
     parts = ("\n".join(commands), began, (run / RECIPE).read_text("utf-8"))

@@ -27,9 +27,11 @@ def read_run(run: Path) -> dict[str, Any]:
         raise FileError(run, "is no run: it has no run.json. A run is a folder that 'event2vec train' wrote")
     try:
         facts: dict[str, Any] = json.loads((run / FACTS).read_text("utf-8"))
-        assert {"task", "data", "init"} <= facts.keys()
-    except (ValueError, AssertionError, AttributeError):
-        raise FileError(run / FACTS, "is damaged, expected JSON with task, data and init") from None
+        known = {"task", "data", "init"} <= facts.keys()
+    except (ValueError, AttributeError):
+        known = False
+    if not known:
+        raise FileError(run / FACTS, "is damaged, expected JSON with task, data and init")
     return facts
 
 
@@ -55,9 +57,10 @@ def open_raw_recordings(
     """The same with all their events: what clusters were made of, not the clusters."""
     if data is None and (run / FACTS).is_file():
         facts = read_run(run)
-        data = facts.get("source", facts["data"])
-        if data == facts["data"] and load_recipe(run / RECIPE).data.dataset == "digits":
+        data = facts.get("source")
+        if data is None and load_recipe(run / RECIPE).data.dataset == "digits":
             return prepare_digits(workers, progress)
+        data = data or facts["data"]
     return open_recordings(run, data, Sampling(), workers, progress)
 
 

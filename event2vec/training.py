@@ -59,7 +59,7 @@ def start_run(
         run.mkdir(parents=True, exist_ok=True)
         (run / RECIPE).write_text(recipe.to_yaml(), "utf-8")
         facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init.resolve()) if init else None}
-        facts["source"] = str((source or store.folder).resolve())
+        facts["source"] = str(source.resolve()) if source else None
         (run / FACTS).write_text(json.dumps(facts | environment(), indent=2) + "\n", "utf-8")
     _fit(trainer, recipe, store, objective, None)
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,15 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import event2vec.clustering as module
+import event2vec.compiled_cloud as compiled_cloud
 from event2vec import Event2VecError, Events, EventStore, Sensor, cluster_batch, cluster_events, open_dataset
 from event2vec.benchmark.clustering import inertia
 from event2vec.clouds import AT_ONCE, TorchCloud, draw_distinct
 from event2vec.clustering import Settings, cluster_with, share_clusters
-from event2vec.compiled_cloud import CompiledCloud
+from event2vec.compiled_cloud import CompiledCloud, library
 from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
 from event2vec.prepare import prepare
 
-ENGINES = [CompiledCloud, TorchCloud]
+NEEDS_COMPILED = pytest.mark.skipif(library() is None, reason="event2vec was installed without its compiled part")
+ENGINES = [pytest.param(CompiledCloud, marks=NEEDS_COMPILED), TorchCloud]
 
 
 def seeded(seed=0):
@@ -85,6 +88,8 @@ def test_settings_that_cannot_be_are_refused(make_events):
     for name in ("clusters", "batch", "iterations"):
         with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
             cluster_events(events, **{"clusters": 5, name: 0})
+    with pytest.raises(ValueError, match="tolerance must be 0 or more, got -1"):
+        cluster_events(events, 5, tolerance=-1.0)
     one = replace(events, p=torch.ones(50, dtype=torch.bool))
     assert cluster_events(one, 1).rho.tolist() == [50]
 
@@ -111,6 +116,7 @@ def test_drawing_is_by_weight_and_never_twice():
     assert abs(np.mean([second == 1 for second in after]) - 1 / 3) < 0.05
 
 
+@NEEDS_COMPILED
 def test_the_compiled_engine_draws_by_weight_and_squared_distance():
     """The first of four points on a line by weight, the next by weight and squared distance, and none twice."""
     x = torch.tensor([0.0, 0.1, 0.2, 1.0], dtype=torch.float64)
@@ -248,8 +254,8 @@ def test_cluster_batch_is_each_recording_on_its_own():
     together = cluster_batch(recordings, 50, iterations=3)
     for events, result in zip(recordings, together, strict=True):
         assert_same(result, cluster_events(events, 50, iterations=3))
-    with pytest.raises(ValueError, match="cannot share a generator"):
-        cluster_batch(recordings, 50, generator=seeded())
+    with pytest.raises(ValueError, match="clusters must be at least 1"):
+        cluster_batch(recordings, 0)
 
 
 @pytest.mark.parametrize("clusters", [32, 128, 512])
@@ -270,6 +276,7 @@ def test_both_engines_and_scikit_learn_reach_the_same_inertia(clusters):
     assert scores["torch"] < 1.03 * scores["sklearn"]
 
 
+@NEEDS_COMPILED
 @pytest.mark.parametrize("spread", [1.0, 1e-6])
 def test_leaving_out_centres_changes_nothing(spread):
     """Both engines prune and move alike: clouds of any shape, of points on top of each other, in runs of any length."""
@@ -279,10 +286,12 @@ def test_leaving_out_centres_changes_nothing(spread):
         points[: count // 3] = points[0]
         weights = 1 + torch.rand(count, generator=chance, dtype=torch.float64)
         centres = torch.rand(many, 3, generator=chance, dtype=torch.float64) * torch.tensor([1, spread, 0.1])
-        (moved, counts), (expected, theirs) = (engine(points, weights).iterate(centres, 3, 0.0) for engine in ENGINES)
-        torch.testing.assert_close(moved, expected, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(counts, theirs)
-        kept, right = (engine(points, weights).prune(centres, many // 2) for engine in ENGINES)
+        clouds = [engine(points, weights) for engine in (CompiledCloud, TorchCloud)]
+        for iterations, tolerance in ((3, 0.0), (50, 0.02), (50, 9.0)):
+            (moved, counts), (right, theirs) = (cloud.iterate(centres, iterations, tolerance) for cloud in clouds)
+            torch.testing.assert_close(moved, right, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(counts, theirs)
+        kept, right = (cloud.prune(centres, many // 2) for cloud in clouds)
         assert len(kept) == many // 2
         assert count < 31 or torch.equal(kept, right), "all costs are the same where nearly all centres are empty"
 
@@ -325,10 +334,56 @@ def test_groups_of_neighbours_cost_little(monkeypatch):
     assert grouped < 1.05 * inertia(events, cluster_events(events, 16))
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_iteration_ends_with_the_first_step_below_the_tolerance(engine):
+    cloud = engine(torch.rand(500, 3, generator=seeded(), dtype=torch.float64), torch.ones(500, dtype=torch.float64))
+    places = [torch.rand(9, 3, generator=seeded(1), dtype=torch.float64)]
+    for count in range(1, 12):
+        places.append(cloud.iterate(places[0], count, 0.0)[0])
+    steps = [float((after - before).norm(dim=1).max()) for before, after in pairwise(places)]
+    tolerance = 1.01 * min(steps[:6])
+    last = next(number for number, step in enumerate(steps) if step < tolerance) + 1
+    torch.testing.assert_close(cloud.iterate(places[0], 99, tolerance)[0], places[last])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_cannot_be_clustered_is_refused(engine, make_events):
+    events = make_events(100)
+    for column, value in (
+        ("x", torch.inf),
+        ("x", torch.nan),
+        ("y", -1.0),
+        ("x", 99.0),
+        ("rho", 0.0),
+        ("rho", torch.nan),
+    ):
+        wrong = getattr(events, column).clone()
+        wrong[50] = value
+        with pytest.raises(ValueError, match="events must lie on the sensor"):
+            cluster(engine, replace(events, **{column: wrong}), 10)
+    with pytest.raises(ValueError, match="in the order of time"):
+        cluster(engine, replace(events, t=events.t.flip(0)), 10)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_settings_beyond_all_bounds_are_as_good_as_large_ones(engine, make_events):
+    events = make_events(100)
+    for batch, iterations in ((2**61, 20), (64, 2**62)):
+        settings = Settings(batch, iterations, 1e-4, seeded())
+        check_promises(events, cluster_with(engine, events, 10, settings), 10)
+
+
+def test_a_library_of_another_interface_is_not_used(monkeypatch):
+    monkeypatch.setattr(compiled_cloud, "INTERFACE", -1)
+    library.cache_clear()
+    assert library() is None
+    library.cache_clear()
+
+
 def test_without_a_compiler_torch_does_the_work_and_says_so(monkeypatch):
     events = digit()
     monkeypatch.setattr(module, "library", lambda: None)
-    with pytest.warns(UserWarning, match="without a C compiler"):
+    with pytest.warns(UserWarning, match="without its compiled part"):
         result = cluster_events(events, 64)
     assert_same(result, cluster(TorchCloud, events, 64))
 

@@ -1,12 +1,22 @@
 """Evaluation: figures by hand, and draws that are independent and repeatable."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
-from conftest import SMALL, make_recording, randomise
+from conftest import SMALL, assert_same, make_recording, randomise
 
-from event2vec import Event2VecError, EventBatch, Events, EventStore, ModelConfig, Sampling, Sensor, build_model
-from event2vec.evaluate import Evaluation, classify_store, evaluate, lower_resolution, with_sampling
+from event2vec import Event2VecError, Events, EventStore, ModelConfig, Sampling, Sensor, build_model
+from event2vec.evaluate import (
+    Evaluation,
+    classify_store,
+    evaluate,
+    lower_resolution,
+    sweep_events,
+    sweep_resolution,
+    with_sampling,
+)
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=1)
 
@@ -97,13 +107,31 @@ def test_the_network_is_left_as_it_was(store):
 
 
 def test_a_lower_resolution_moves_events_to_coarse_pixels():
-    events = Events.from_arrays([0, 4, 5, 9], [0, 3, 7, 9], [0, 1, 2, 3], [1] * 4, sensor=Sensor(10, 10))
-    batch = EventBatch.pad([events])
-    half = lower_resolution(batch, 2)
-    assert half.x.tolist() == [[0, 0, 5, 5]]
-    assert half.y.tolist() == [[0, 0, 5, 5]]
-    assert not lower_resolution(batch, 1).x.any()
-    assert torch.equal(lower_resolution(batch, 10).x, batch.x)
+    events = Events.from_arrays([0, 4, 5, 9], [0, 3, 7, 7], [0, 1, 2, 3], [1] * 4, sensor=Sensor(10, 8))
+    half = lower_resolution(events, 2)
+    assert half.x.tolist() == [0, 0, 5, 5]
+    assert half.y.tolist() == [0, 0, 4, 4]
+    assert not lower_resolution(events, 1).x.any()
+    for side in (10, 11):
+        assert_same(lower_resolution(events, side), events)
+
+
+@pytest.mark.parametrize("method", ["random", "clusters"])
+def test_the_sensors_own_resolution_changes_nothing_and_one_pixel_leaves_no_place(store, method):
+    """Pixels are lost before clusters are made, so that nothing of them is left in the clusters either."""
+    model = build(method=method, length=20)
+    rows = sweep_resolution(model, store, [1, 34], 2)
+    assert rows[1]["accuracy"] == evaluate(model, store, 2).accuracy
+    moved = [(replace(events, x=33 - events.x, y=29 - events.y), label) for events, label in store]
+    turned = EventStore.create(store.folder.with_name("turned"), moved, sensor=SMALL, classes=["a", "b", "c"])
+    assert sweep_resolution(model, turned, [1], 2)[0]["accuracy"] == rows[0]["accuracy"]
+
+
+def test_a_sweep_says_how_many_events_there_were(store):
+    rows = sweep_events(build(length=10), store, [40, 200], 1)
+    assert [row["events_read"] for row in rows] == [40, 80]
+    with pytest.raises(Event2VecError, match="length must be at least 2"):
+        sweep_events(build(method="clusters", length=10), store, [40, 1], 1)
 
 
 def test_another_number_of_events_leaves_the_network_as_it_was(store):

@@ -8,7 +8,8 @@ import torch
 from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, EventStore, Recipe, build_model, load_recipe
-from event2vec.experiment import experiment_names, load_experiment, run_experiment, table, write_table
+from event2vec.experiment import Setting, experiment_names, load_experiment, run_experiment, table, write_table
+from event2vec.runs import open_raw_recordings, read_run
 
 SETTINGS = {
     "sampling.length": 16,
@@ -47,7 +48,7 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
         start(*arguments)
 
     monkeypatch.setattr(training, "start_run", count)
-    arguments = (experiment, recipe, str(store.folder), tmp_path / "out", 2)
+    arguments = (experiment, recipe, Setting(str(store.folder)), tmp_path / "out", 2)
     with pytest.raises(KeyboardInterrupt):
         run_experiment(*arguments)
     told = []
@@ -56,17 +57,17 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
     assert len(told) == 4
     assert [len(result.accuracies) for result in results] == [2, 2]
     assert results[0].parameters < results[1].parameters
-    rows = table(experiment, results, "mine")
+    rows = table(results, "mine")
     assert list(rows[0])[:3] == ["", "accuracy on mine (%)", "paper, DVS Gesture (%)"]
     assert rows[0]["paper, DVS Gesture (%)"] == "97.57"
     write_table(rows, experiment.title, tmp_path / "out" / "table")
     assert (tmp_path / "out/table.md").read_text("utf-8").count("\n|") == 4
     assert len((tmp_path / "out/table.csv").read_text().splitlines()) == 3
     assert json.loads((tmp_path / "out/shared-0/result.json").read_text())["parameters"] == results[0].parameters
-    with pytest.raises(Event2VecError, match="is the result of other settings"):
+    with pytest.raises(Event2VecError, match="was begun with other settings"):
         run_experiment(experiment, recipe.with_settings({"training.epochs": 2}), *arguments[2:])
     with pytest.raises(Event2VecError, match=r"or data\. Choose another --out"):
-        run_experiment(experiment, recipe, str(tmp_path / "other"), *arguments[3:])
+        run_experiment(experiment, recipe, Setting(str(tmp_path / "other")), *arguments[3:])
 
 
 @pytest.fixture
@@ -79,25 +80,31 @@ def small(tmp_path):
 def test_clusters_of_each_engine_are_made_once_and_timed(small, tmp_path):
     experiment = load_experiment("clustering")
     experiment = replace(experiment, rows=(experiment.rows[0], experiment.rows[2]))
-    arguments = (experiment, Recipe().with_settings(SETTINGS), str(small.folder), tmp_path / "out", 1)
-    rows = table(experiment, run_experiment(*arguments), "mine")
+    arguments = (experiment, Recipe().with_settings(SETTINGS), Setting(str(small.folder)), tmp_path / "out", 1)
+    rows = table(run_experiment(*arguments), "mine")
     assert [row["paper (ms)"] for row in rows] == ["17.10 ± 15.56", "374.22 ± 145.97"]
-    stores = {name: EventStore.open(tmp_path / f"out/clusters-{name}-20-16") for name in ("ours", "scikit-learn")}
+    stores = [
+        EventStore.open(read_run(tmp_path / f"out/{name}-0")["data"])
+        for name in ("batched_K-Means++", "scikit-learn_20")
+    ]
     for index, (events, label) in enumerate(small):
-        for store in stores.values():
+        for store in stores:
             assert (len(store[index][0]), store[index][1], store.splits[index]) == (16, label, small.splits[index])
             assert store[index][0].rho.sum() == len(events)
-    assert not torch.equal(stores["ours"][0][0].x, stores["scikit-learn"][0][0].x)
-    mean, deviation = stores["ours"].facts["clustering_ms"]
-    assert rows[0]["clustering here (ms)"] == f"{mean:.2f} ± {deviation:.2f}"
-    assert rows == table(experiment, run_experiment(*arguments), "mine"), "what was measured is kept"
+    assert not torch.equal(stores[0][0][0].x, stores[1][0][0].x)
+    assert all(float(row["clustering here (ms)"].split()[0]) > 0 for row in rows)
+    raw = open_raw_recordings(tmp_path / "out/scikit-learn_20-0", None)
+    assert raw.folder == small.folder, "a run knows what its clusters were made of"
+    assert rows == table(run_experiment(*arguments), "mine"), "what was measured is kept"
 
 
 def test_speed_by_the_number_of_events(small, tmp_path):
     experiment = load_experiment("events")
     experiment = replace(experiment, rows=experiment.rows[:1])
-    results = run_experiment(experiment, Recipe().with_settings(SETTINGS), str(small.folder), tmp_path / "out", 1)
-    (row,) = table(experiment, results, "mine")
+    results = run_experiment(
+        experiment, Recipe().with_settings(SETTINGS), Setting(str(small.folder)), tmp_path / "out", 1
+    )
+    (row,) = table(results, "mine")
     for name in ("training recordings/s", "inference recordings/s", "latency (ms)"):
         assert float(row[name].replace(",", "")) > 0
 
@@ -105,11 +112,10 @@ def test_speed_by_the_number_of_events(small, tmp_path):
 def test_what_is_no_experiment_is_said(tmp_path):
     with pytest.raises(Event2VecError, match="unknown experiment 'tables'; there are attention"):
         load_experiment("tables")
-    (tmp_path / "bad.yaml").write_text("title: x")
-    with pytest.raises(Event2VecError, match="is no experiment"):
-        load_experiment(str(tmp_path / "bad.yaml"))
-    (tmp_path / "engine.yaml").write_text(
-        "{title: x, paper: y, rows: [{name: a, settings: {}, paper: '1', engine: magic}]}"
-    )
+    for content in ("title: x", ""):
+        (tmp_path / "bad.yaml").write_text(content)
+        with pytest.raises(Event2VecError, match="is no experiment"):
+            load_experiment(str(tmp_path / "bad.yaml"))
+    (tmp_path / "engine.yaml").write_text("{title: x, rows: [{name: a, settings: {}, paper: {x: 1}, engine: magic}]}")
     with pytest.raises(Event2VecError, match="engine must be one of ours, scikit-learn, faiss, got 'magic'"):
         load_experiment(str(tmp_path / "engine.yaml"))

@@ -1,6 +1,7 @@
 """Pictures show the events that they are of."""
 
 import base64
+import re
 from dataclasses import replace
 
 import matplotlib.image
@@ -142,17 +143,33 @@ def test_an_event_shows_the_attention_of_the_nearest_token_of_its_polarity():
 def test_a_clip_holds_the_events_and_what_each_receives(make_events):
     model = randomise(build_model(TINY, class_names=("a", "b", "c")))
     raw = make_events(40, sensor=SENSOR)
-    clip = make_clip(model, raw, raw, 1, 0)
+    clip = make_clip(model, raw, raw, "b")
     received = attention_received(model, raw)
     assert clip.attention.shape == (2, 40)
     for row, mine in zip(received, clip.attention, strict=True):
         shown = mine.astype(float) * np.percentile(row, 99) / 255
         assert np.abs(shown - row.clip(max=np.percentile(row, 99))).max() < 0.01 * row.max(), "each event is a token"
     facts = clip.facts()
-    assert np.frombuffer(base64.b64decode(facts["columns"]["t"]), "<u4").tolist() == raw.t.tolist()
+    assert np.frombuffer(base64.b64decode(facts["columns"]["t"]), "<f8").tolist() == raw.t.tolist()
     assert facts["right"] == (clip.answer == "b")
     gated = build_model(replace(TINY, attention="gated_linear"))
-    assert make_clip(gated, raw, raw, 1, 0).facts()["columns"]["attention"] == []
+    assert make_clip(gated, raw, raw, "b").facts()["columns"]["attention"] == []
+
+
+def test_names_are_text_and_no_formulas(tmp_path):
+    draw_confusion(np.eye(2, dtype=np.int64), ("$x^$", "$"), tmp_path / "confusion.png", "$_$")
+    assert "$x^$" in re.sub(r"<!--|-->", "", (tmp_path / "confusion.svg").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("count", [17, 21, 33, 100])
+def test_events_that_share_a_pooled_token_share_what_it_receives(count, make_events):
+    """After three stages of pooling eight neighbours are one token; what is over at the end is fewer."""
+    model = randomise(build_model(replace(TINY, blocks=4, pooling=True)))
+    received = attention_received(model, make_events(count, sensor=SENSOR))
+    for block, events in enumerate(received):
+        size = 2**block
+        starts = [place for place in range(1, count) if events[place] != events[place - 1]]
+        assert starts == list(range(size, count, size))
 
 
 @pytest.mark.parametrize("name", ["events", "resolution"])

@@ -28,11 +28,15 @@ MATRIX = 1024
 
 def measure_model(recipe: str | None, compiled: bool = False) -> list[dict[str, Any]]:
     """Throughput by batch size, then latency of one recording, for one recipe of the paper or for all three."""
-    if recipe is not None and recipe not in PAPER:
-        raise Event2VecError(f"unknown recipe {recipe!r}, expected one of {', '.join(PAPER)}")
+    check_recipe(recipe)
     recipes = [recipe] if recipe else list(PAPER)
     rows = [_throughput(name, batch, compiled) for name in recipes for batch in BATCHES]
     return rows + [_latency(name) for name in recipes]
+
+
+def check_recipe(name: str | None) -> None:
+    if name is not None and name not in PAPER:
+        raise Event2VecError(f"unknown recipe {name!r}, expected one of {', '.join(PAPER)}")
 
 
 def _throughput(recipe: str, count: int, compiled: bool) -> dict[str, Any]:

@@ -47,5 +47,6 @@ def _question(row: Row) -> tuple[tuple[str, Any], ...]:
 def _figures(before: Row, now: Row) -> Iterator[tuple[str, float, float]]:
     for name, new in now.items():
         old = before.get(name)
-        if isinstance(new, float) and isinstance(old, float) and old != 0:
+        # What is measured is never quite the same; what is, is a constant.
+        if isinstance(new, float) and isinstance(old, float) and old not in (0, new):
             yield name, old, new

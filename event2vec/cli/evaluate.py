@@ -37,7 +37,7 @@ def run(options: Namespace) -> None:
         return
     evaluation = evaluate_run(run, options.data, options.split, options.repeats, options.vote, options.workers)
     print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
-    if picture := keep_evaluation(run, evaluation, options.split):
+    if picture := keep_evaluation(run, evaluation, options.split, options.data):
         print(f"The confusion matrix is drawn in {picture}", file=sys.stderr)
 
 
@@ -60,7 +60,7 @@ def _sweep(run: Path, options: Namespace) -> None:
     from event2vec.checkpoint import load_model
     from event2vec.errors import Event2VecError
     from event2vec.evaluate import sweep_events, sweep_resolution
-    from event2vec.runs import open_raw_recordings, open_recordings
+    from event2vec.runs import open_raw_recordings
 
     if options.events and options.resolution:
         raise Event2VecError("--events and --resolution are two sweeps; ask for one at a time")
@@ -68,10 +68,7 @@ def _sweep(run: Path, options: Namespace) -> None:
     values = _numbers(options[kind], kind)
     model = load_model(run)
     with progress_bar("preparing") as progress:
-        if kind == "events":
-            store = open_raw_recordings(run, options.data, options.workers, progress)
-        else:
-            store = open_recordings(run, options.data, model.sampling, options.workers, progress)
+        store = open_raw_recordings(run, options.data, options.workers, progress)
     sweep = sweep_events if kind == "events" else sweep_resolution
     with progress_bar(f"sweep over {kind}") as progress:
         rows = sweep(model, store.split(options.split), values, options.repeats, options.vote, progress)
@@ -79,45 +76,53 @@ def _sweep(run: Path, options: Namespace) -> None:
         print(json.dumps(rows, indent=2))
     else:
         for row in rows:
-            print(f"{kind} {row[kind]:>6,}   accuracy {100 * row['accuracy']:.2f} ± {100 * row['accuracy_std']:.2f} %")
-    keep_sweep(run, kind, rows)
+            spread = "" if model.sampling.repeatable else f" ± {100 * row['accuracy_std']:.2f}"
+            fewer = row.get("events_read", row[kind]) < row[kind]
+            note = f" (most recordings have fewer: {row['events_read']:,})" if fewer else ""
+            print(f"{kind} {row[kind]:>6,}   accuracy {100 * row['accuracy']:.2f}{spread} %{note}")
+    keep_sweep(run, kind, rows, options.split, options.data)
 
 
 def _numbers(text: str, name: str) -> list[int]:
     from event2vec.errors import Event2VecError
 
     numbers = text.split(",")
-    if not all(number.strip().isdigit() and int(number) > 0 for number in numbers):
+    if not all(number.strip().isdecimal() and int(number) > 0 for number in numbers):
         raise Event2VecError(f"--{name} takes whole numbers with commas between them, such as 64,128,256, got {text!r}")
     return [int(number) for number in numbers]
 
 
-def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]]) -> None:
+def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]], split: str, data: str | None) -> None:
     """Write a sweep into a run, as CSV and as a curve."""
     from event2vec.figures.curves import draw_sweep
     from event2vec.runs import RECIPE, write_rows
 
     if not (run / RECIPE).is_file():
         return
-    path = run / "evaluation" / kind
+    path = _kept(run, data) / (kind if split == "test" else f"{kind}_{split}")
     write_rows(path.with_suffix(".csv"), rows)
     draw_sweep(rows, kind, path.with_suffix(".png"), f"{run.name}: accuracy and {kind}")
     print(f"Kept in {path.with_suffix('.csv')} and drawn in {path.with_suffix('.png')}", file=sys.stderr)
 
 
-def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test") -> Path | None:
+def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test", data: str | None = None) -> Path | None:
     """Write figures and picture into a run; a folder that holds a network alone is left as it is."""
     from event2vec.atomic import whole_file
     from event2vec.runs import RECIPE
 
     if not (run / RECIPE).is_file():
         return None
-    folder = run / "evaluation"
+    folder = _kept(run, data)
     with whole_file(folder / f"{split}.json") as temporary:
         temporary.write_text(json.dumps(evaluation.facts(), indent=2) + "\n", "utf-8")
     picture = folder / f"confusion_{split}.png"
     draw_evaluation(run, evaluation, picture)
     return picture
+
+
+def _kept(run: Path, data: str | None) -> Path:
+    """What was found on the run's own recordings, and on others by their name."""
+    return run / "evaluation" / Path(data).resolve().name if data else run / "evaluation"
 
 
 def draw_evaluation(run: Path, evaluation: "Evaluation", picture: Path) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option
+from event2vec.cli.options import add_json_option, add_workers_option
+from event2vec.cli.progress import progress_bar
 from event2vec.errors import Event2VecError
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run; more of them to compare their embeddings")
     parser.add_argument("--out", metavar="FOLDER", help="where the pictures go (default: figures in the first run)")
+    parser.add_argument("--data", metavar="PATH", help="where the first run's recordings are now, if they were moved")
     parser.add_argument("--recordings", type=int, default=3, metavar="N", help="recordings to draw the attention of")
+    add_workers_option(parser)
     add_json_option(parser)
 
 
-def run(options: Namespace) -> None:
+def run(options: Namespace) -> int:
     from event2vec.checkpoint import load_any_model
     from event2vec.cli.evaluate import draw_evaluation, evaluate_run
     from event2vec.figures.embedding_maps import draw_embedding_maps
@@ -33,23 +36,36 @@ def run(options: Namespace) -> None:
 
     runs = [Path(name) for name in options.runs]
     folder = Path(options.out) if options.out else runs[0] / "figures"
-    models = {path.name: load_any_model(path) for path in runs}
+    models = dict(zip(_names(runs), map(load_any_model, runs), strict=True))
     similar = draw_embedding_maps(models, folder / "embedding.png")
-    first = models[runs[0].name]
+    first = next(iter(models.values()))
     _draw_curves(runs[0], folder)
+    problem = None
     try:
-        _draw_samples(runs[0], folder)
+        _draw_samples(runs[0], folder, options)
         if isinstance(first, Classifier):
-            draw_evaluation(runs[0], evaluate_run(runs[0], None), folder / "confusion.png")
-            _draw_recordings(first, runs[0], folder, options.recordings)
+            evaluation = evaluate_run(runs[0], options.data, workers=options.workers)
+            draw_evaluation(runs[0], evaluation, folder / "confusion.png")
+            _draw_recordings(first, runs[0], folder, options)
     except Event2VecError as error:
-        print(f"event2vec: warning: some pictures are not drawn: {error}", file=sys.stderr)
+        problem = error
     if options.json:
         print(json.dumps({"neighbour_similarity": similar, "folder": str(folder)}, indent=2))
     else:
         for name, value in similar.items():
             print(f"{name}: pixels side by side have a cosine similarity of {value:.3f}")
     print(f"The pictures are in {folder}", file=sys.stderr)
+    if problem:
+        print(f"event2vec: some pictures could not be drawn: {problem}", file=sys.stderr)
+    return 2 if problem else 0
+
+
+def _names(runs: list[Path]) -> list[str]:
+    """As short as can be told apart."""
+    short = [run.resolve().name for run in runs]
+    return (
+        short if len(set(short)) == len(runs) else [f"{run.resolve().parent.name}/{run.resolve().name}" for run in runs]
+    )
 
 
 def _draw_curves(run: Path, folder: Path) -> None:
@@ -60,20 +76,22 @@ def _draw_curves(run: Path, folder: Path) -> None:
         draw_curves(read_rows(run / METRICS), folder / "curves.png", f"Training of {run.name}")
 
 
-def _draw_samples(run: Path, folder: Path) -> None:
+def _draw_samples(run: Path, folder: Path, options: Namespace) -> None:
     from event2vec.figures.samples import draw_samples
     from event2vec.runs import open_raw_recordings
 
-    draw_samples(open_raw_recordings(run, None).split("test"), folder / "samples.png")
+    with progress_bar("preparing") as progress:
+        raw = open_raw_recordings(run, options.data, options.workers, progress)
+    draw_samples(raw.split("test"), folder / "samples.png")
 
 
-def _draw_recordings(model: "Classifier", run: Path, folder: Path, count: int) -> None:
+def _draw_recordings(model: "Classifier", run: Path, folder: Path, options: Namespace) -> None:
     from event2vec.figures.attention_maps import draw_attention
     from event2vec.randomness import seeded
     from event2vec.runs import open_recordings
 
-    store = open_recordings(run, None, model.sampling).split("test")
-    for index in range(min(count, len(store))):
+    store = open_recordings(run, options.data, model.sampling, options.workers).split("test")
+    for index in range(min(options.recordings, len(store))):
         events, label = store[index]
         shortened = model.sampling.shorten(events, seeded(0, 0, index))
         title = f"Attention to a recording of {store.classes[label]}, answer {model.predict(events).name}"

@@ -37,13 +37,19 @@ def run(options: Namespace) -> None:
     model = load_any_model(Path(options.run))
     try:
         sampling = Sampling(method=options.method, length=options.events)
-        layers = [int(number) for number in options.layers.split(",")] if options.layers else None
     except ValueError as error:
         raise Event2VecError(str(error)) from None
+    numbers = options.layers.split(",") if options.layers else []
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise Event2VecError(
+            f"--layers takes whole numbers with commas between them, such as 0,1,2, got {options.layers!r}"
+        )
+    if options.repeats < 1:
+        raise Event2VecError(f"--repeats must be at least 1, got {options.repeats}")
     with progress_bar("preparing") as progress:
         store = open_for_training(options.data, options.dataset, sampling, options.workers, progress).store
     with progress_bar("probing") as progress:
-        chosen = layers if layers is not None else list(range(model.config.blocks + 1))
+        chosen = [int(number) for number in numbers] or list(range(model.config.blocks + 1))
         rows = probe(model, store, sampling, chosen, options.repeats, progress)
     if options.json:
         facts = [
@@ -54,5 +60,6 @@ def run(options: Namespace) -> None:
         return
     for row in rows:
         blocks = "" if row.blocks is None else f", {row.blocks} blocks"
-        print(f"{row.features + blocks:24} {100 * row.accuracy:6.2f} ± {100 * row.accuracy_std:.2f} %")
+        spread = f" ± {100 * row.accuracy_std:.2f}" if len(row.accuracies) > 1 else ""
+        print(f"{row.features + blocks:24} {100 * row.accuracy:6.2f}{spread} %")
     print(f"on {store.splits.count('test'):,} test recordings of {store.folder.name}", file=sys.stderr)

@@ -18,6 +18,7 @@ from event2vec.cli.progress import progress_bar
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run that 'event2vec train' wrote")
     parser.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
+    parser.add_argument("--data", metavar="PATH", help="where its recordings are now, if they were moved")
     parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
     add_workers_option(parser)
 
@@ -27,7 +28,7 @@ def run(options: Namespace) -> None:
 
     run = Path(options.run)
     page = Path(options.out) if options.out else run / "report.html"
-    found = write_report(run, page, options.repeats, options.workers, progress_bar)
+    found = write_report(run, page, options.repeats, options.workers, progress_bar, options.data)
     print(
         f"{100 * found.evaluation.accuracy:.1f} % of {found.evaluation.recordings:,} recordings. The page: {page}",
         file=sys.stderr,

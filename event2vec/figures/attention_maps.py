@@ -12,8 +12,11 @@ from torch import Tensor
 from event2vec.attention import Bidirectional, ForgettingDirection, forgetting_weights, reverse
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events
-from event2vec.figures import save_figure
+from event2vec.figures import pyplot, save_figure
 from event2vec.model import Classifier
+
+DARK = "#333344"  # behind the events, so that the brightest stand out
+ACROSS = 4  # blocks side by side
 
 
 @torch.no_grad()
@@ -44,7 +47,10 @@ def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]
 def _received(module: Bidirectional, tokens: Tensor, turn: Tensor, events: int) -> NDArray[np.float64]:
     before, after = directed_weights(module, tokens, turn)
     both = (before.mean(dim=(1, 2)) + reverse(after.mean(dim=(1, 2)), turn))[0] / 2
-    shared = both.repeat_interleave(-(-events // len(both)))[:events]
+    pooled = 1  # events that share a token: each stage of pooling halves a row, and leaves what is over alone
+    while -(-events // pooled) > len(both):
+        pooled *= 2
+    shared = both.repeat_interleave(pooled)[:events]
     return (shared / shared.sum().clamp(min=1e-12) * events).double().cpu().numpy()
 
 
@@ -63,27 +69,30 @@ def directed_weights(
 
 def draw_attention(model: Classifier, events: Events, title: str, path: Path) -> None:
     """The events of one recording over the sensor and over time, a column for each block, brighter where seen more."""
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import MaxNLocator
 
+    plt = pyplot()
     received = attention_received(model, events)
-    blocks = len(received)
-    figure = plt.figure(figsize=(3.6 * blocks + 0.8, 6.6), layout="constrained")
+    columns, bands = min(len(received), ACROSS), -(-len(received) // ACROSS)
+    figure = plt.figure(figsize=(3.6 * columns + 0.8, 6.6 * bands), layout="constrained")
     x, y, seconds = events.x.numpy(), events.y.numpy(), events.t.numpy() / 1e6
     low, high = 0.0, float(np.percentile(received, 99))
     for number, weights in enumerate(received):
         order = np.argsort(weights)  # the most seen on top
+        place = 2 * columns * (number // columns) + number % columns + 1
         style = {"c": weights[order], "cmap": "inferno", "vmin": low, "vmax": high, "s": 9}
-        flat = figure.add_subplot(2, blocks, number + 1)
+        flat = figure.add_subplot(2 * bands, columns, place)
         points = flat.scatter(x[order], y[order], **style)
-        flat.set(xlim=(-1, events.sensor.width), ylim=(events.sensor.height, -1), aspect="equal", facecolor="#dddddd")
-        flat.set(xlabel="x (pixels)", ylabel="y (pixels)" if number == 0 else "", title=f"block {number + 1}")
-        deep: Any = figure.add_subplot(2, blocks, blocks + number + 1, projection="3d")
-        deep.scatter(seconds[order], x[order], y[order], **style)
+        flat.set(xlim=(-1, events.sensor.width), ylim=(events.sensor.height, -1), aspect="equal", facecolor=DARK)
+        flat.set(xlabel="x (pixels)", ylabel="y (pixels)" if place % columns == 1 % columns else "")
+        flat.set_title(f"block {number + 1}")
+        deep: Any = figure.add_subplot(2 * bands, columns, place + columns, projection="3d")
+        deep.scatter(seconds[order], x[order], y[order], depthshade=False, **style)
         deep.set(xlabel="t (s)", ylabel="x (pixels)", zlabel="y (pixels)")
         deep.invert_zaxis()
         for axis in (deep.xaxis, deep.yaxis, deep.zaxis):
             axis.set_major_locator(MaxNLocator(4))
+            axis.set_pane_color(DARK)
     figure.colorbar(points, ax=figure.axes, label="attention received (1 = its share)", shrink=0.6)
     figure.suptitle(title)
     save_figure(figure, path)

@@ -22,6 +22,7 @@ class Clip:
     """What the player shows of one recording."""
 
     events: Events
+    recorded: int  # events that there are
     attention: NDArray[np.uint8]  # blocks x events: 255 for what only one token in a hundred receives more than
     truth: str
     answer: str
@@ -34,7 +35,7 @@ class Clip:
         columns = (
             (events.x.round(), "<u2"),
             (events.y.round(), "<u2"),
-            (events.t - events.t[:1], "<u4"),
+            (events.t - events.t[:1], "<f8"),
             (events.p, "u1"),
         )
         x, y, t, p = (_text(column.numpy().astype(kind)) for column, kind in columns)
@@ -42,6 +43,7 @@ class Clip:
             "title": self.truth if right else f"{self.truth}, taken for {self.answer}",
             "verdict": f"answer {self.answer} ({self.score:.0%}), " + ("right" if right else f"really {self.truth}"),
             "right": right,
+            "recorded": self.recorded,
             "width": events.sensor.width,
             "height": events.sensor.height,
             "duration": int(events.t[-1] - events.t[0]) if len(events) else 0,
@@ -53,17 +55,16 @@ def _text(column: NDArray[Any]) -> str:
     return base64.b64encode(column.tobytes()).decode("ascii")
 
 
-def make_clip(model: Classifier, events: Events, raw: Events, label: int, index: int) -> Clip:
-    """`events` as the network reads them, `raw` as the camera gave them."""
-    prediction = model.predict(events, seeded(0, 0, index))
-    shown = sample_uniform(raw, MOST, seeded(0, 0, index))
-    tokens = model.sampling.shorten(events, seeded(0, 0, index))
+def make_clip(model: Classifier, tokens: Events, raw: Events, truth: str) -> Clip:
+    """`tokens` are what the network reads, `raw` is what the camera gave."""
+    prediction = model.predict(tokens)
+    shown = sample_uniform(raw, MOST, seeded(0, 0, 0))
     drawn = model.config.attention == "forgetting"
     received = attention_received(model, tokens) if drawn else np.zeros((0, len(tokens)))
     bright = received / np.maximum(np.percentile(received, 99, axis=1, keepdims=True), 1e-12)
     attention = (255 * bright.clip(0, 1))[:, nearest_tokens(shown, tokens)].round().astype(np.uint8)
     score = float(prediction.scores[prediction.label])
-    return Clip(shown, attention, model.class_names[label], prediction.name, score)
+    return Clip(shown, len(raw), attention, truth, prediction.name, score)
 
 
 def nearest_tokens(events: Events, tokens: Events) -> NDArray[np.int64]:

@@ -5,15 +5,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.figures import save_figure
+from event2vec.figures import pyplot, save_figure
 
 WITH_NUMBERS = 26  # classes up to which each cell has its number written in it
 
 
 def draw_confusion(confusion: NDArray[np.int64], class_names: tuple[str, ...], path: Path, title: str) -> None:
     """True classes down, answers across, in percent of each true class."""
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     counts = confusion.sum(axis=1, keepdims=True)
     percent = 100 * confusion / np.maximum(counts, 1)
     side = min(max(0.42 * len(class_names) + 2, 4.5), 14)

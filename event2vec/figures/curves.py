@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from event2vec.figures import save_figure
+from event2vec.figures import pyplot, save_figure
 
 TRAIN, TEST = "#3b528b", "#d95f02"
 TITLES = {
@@ -17,8 +17,7 @@ TITLES = {
 
 def draw_curves(rows: list[dict[str, float]], path: Path, title: str) -> None:
     """A panel for each metric, with the training recordings and the test recordings as lines."""
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     shown = [name for name in TITLES if f"train_{name}" in rows[0]]
     figure, axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.2), squeeze=False, layout="constrained")
     epochs = [row["epoch"] for row in rows]
@@ -42,9 +41,9 @@ AXES = {"events": "events of each recording", "resolution": "resolution (pixels 
 
 def draw_sweep(rows: list[dict[str, Any]], name: str, path: Path, title: str) -> None:
     """Accuracy against a quantity on a logarithmic axis, with the deviation over draws as bars."""
-    import matplotlib.pyplot as plt
     from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
+    plt = pyplot()
     figure, axis = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
     values = [row[name] for row in rows]
     accuracy = [100 * row["accuracy"] for row in rows]

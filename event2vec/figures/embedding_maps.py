@@ -7,20 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.embedding import LookupSpatial, ParametricSpatial
-from event2vec.figures import save_figure
+from event2vec.figures import pyplot, save_figure
 from event2vec.model import Classifier, MaskedEventModel
 
 POLARITIES = ("darker (p = 0)", "brighter (p = 1)")
 ARROWS = 18  # along the longer side of a field
 
-Grid = NDArray[np.float64]  # polarity x row x column x channel
+Grid = NDArray[np.float32]  # polarity x row x column x channel
+FITTED = 50_000  # vectors that principal components are found from
 
 
 def embedding_grid(model: Classifier | MaskedEventModel) -> Grid:
     """The vector of each pixel and polarity: W_phi of a network, or the table itself (Eq. 1, 5)."""
     spatial, sensor = model.embed.spatial, model.config.sensor
     assert isinstance(spatial, ParametricSpatial | LookupSpatial)
-    return spatial.table().double().cpu().numpy().reshape(2, sensor.height, sensor.width, -1)
+    return spatial.table().float().cpu().numpy().reshape(2, sensor.height, sensor.width, -1)
 
 
 def neighbour_similarity(grid: Grid) -> float:
@@ -31,7 +32,7 @@ def neighbour_similarity(grid: Grid) -> float:
     return float(pairs.mean()) if len(pairs) else 1.0
 
 
-def polarity_similarity(grid: Grid) -> NDArray[np.float64]:
+def polarity_similarity(grid: Grid) -> NDArray[np.float32]:
     """Cosine similarity of the two polarities at each pixel."""
     falling, rising = grid
     norms = np.linalg.norm(falling, axis=-1) * np.linalg.norm(rising, axis=-1)
@@ -41,22 +42,24 @@ def polarity_similarity(grid: Grid) -> NDArray[np.float64]:
 def principal_components(grid: Grid, count: int) -> Grid:
     """The first principal components over all pixels of both polarities."""
     flat = grid.reshape(-1, grid.shape[-1])
-    centred = flat - flat.mean(axis=0)
-    _, vectors = np.linalg.eigh(centred.T @ centred)
-    return (centred @ vectors[:, ::-1][:, :count]).reshape(*grid.shape[:3], count)
+    some = flat[:: -(-len(flat) // FITTED)].astype(np.float64)
+    middle = some.mean(axis=0)
+    _, vectors = np.linalg.eigh((some - middle).T @ (some - middle))
+    chosen = vectors[:, ::-1][:, :count]
+    shift, turned = (middle @ chosen).astype(np.float32), flat @ chosen.astype(np.float32)
+    return (turned - shift).reshape(*grid.shape[:3], count)
 
 
 def colours(grid: Grid) -> Grid:
     """Three principal components as red, green and blue, each from its darkest to its brightest (Figure 5a)."""
     components = principal_components(grid, 3)
     low, high = (np.percentile(components, share, axis=(0, 1, 2)) for share in (1, 99))
-    return np.clip((components - low) / np.maximum(high - low, 1e-12), 0, 1)
+    return np.clip((components - low) / np.maximum(high - low, 1e-12), 0, 1).astype(np.float32)
 
 
 def draw_embedding_maps(models: dict[str, Classifier | MaskedEventModel], path: Path) -> dict[str, float]:
     """One row for each network. Gives how similar neighbours are in each."""
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     figure, axes = plt.subplots(
         len(models), 5, figsize=(15, 3.1 * len(models) + 0.6), squeeze=False, layout="constrained"
     )

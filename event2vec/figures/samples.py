@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.events import Events
-from event2vec.figures import save_figure
+from event2vec.figures import pyplot, save_figure
 from event2vec.store import EventStore
 
 QUARTERS = ("first", "second", "third", "last")
@@ -15,10 +15,10 @@ RISING, FALLING, QUIET = "#d95f02", "#3b528b", "#f4f4f4"  # told apart by the co
 
 def draw_samples(store: EventStore, path: Path, classes: int = 10) -> None:
     """A column of pictures for each class, up to `classes` of them; one row for each equal slice of time."""
-    import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
+    plt = pyplot()
     shown = [int(np.flatnonzero(store.labels == label)[0]) for label in np.unique(store.labels)[:classes]]
     size = (max(1.1 * len(shown) + 0.8, 4.0), 1.15 * len(QUARTERS) + 1.0)
     figure, axes = plt.subplots(len(QUARTERS), len(shown), figsize=size, squeeze=False, layout="constrained")

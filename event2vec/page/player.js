@@ -38,7 +38,7 @@ class Player {
     if (!clip.x) {
       clip.x = column(clip.columns.x, Uint16Array);
       clip.y = column(clip.columns.y, Uint16Array);
-      clip.t = column(clip.columns.t, Uint32Array);
+      clip.t = column(clip.columns.t, Float64Array);
       clip.p = column(clip.columns.p, Uint8Array);
       clip.seen = clip.columns.attention.map((text) => column(text, Uint8Array));
     }
@@ -93,7 +93,8 @@ class Player {
     }
     context.putImageData(picture, 0, 0);
     this.root.dataset.shown = shown;
-    this.part("count").textContent = `${shown.toLocaleString("en")} events`;
+    const drawn = this.clip.recorded > t.length ? ` (1 in ${(this.clip.recorded / t.length).toFixed(1)})` : "";
+    this.part("count").textContent = `${shown.toLocaleString("en")} events${drawn}`;
   }
 
   drawStrip(from, to) {
