@@ -123,7 +123,7 @@ def _event_counts(model: Classifier) -> list[int]:
 def _sides(store: EventStore) -> list[int]:
     """One pixel, two, four, and so on, to the sensor as it is."""
     side = max(store.sensor.width, store.sensor.height)
-    return [*(2**power for power in range(side.bit_length()) if 2**power < 0.8 * side), side]
+    return [*(2**power for power in range(side.bit_length()) if 2**power < 0.85 * side), side]
 
 
 def _choose(store: EventStore, answers: NDArray[np.int64]) -> list[int]:
