@@ -272,6 +272,12 @@ def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatc
     names = ("embedding", "attention_1", "samples", "curves", "confusion")
     assert {f"{name}.{kind}" for name in names for kind in ("png", "svg")} == drawn
 
+    facts = json.loads((tmp_path / "runs/digits/run.json").read_text())
+    (tmp_path / "runs/digits/run.json").write_text(json.dumps(facts | {"data": "moved", "source": "moved"}))
+    assert run("figures", "runs/digits", "--workers", "1") == 2
+    assert "some pictures could not be drawn: moved" in capsys.readouterr().err
+    (tmp_path / "runs/digits/run.json").write_text(json.dumps(facts))
+
     write_events("clip.aedat4", make_recording(3000, sensor=Sensor(34, 34)))
     write_events("large.npz", make_recording(3000, sensor=Sensor(346, 260)))
     assert run("predict", "runs/digits", "clip.aedat4") == 0
@@ -319,6 +325,12 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("evaluate", "nowhere"), "nowhere: does not exist, expected a run"),
         (("predict", "nowhere", "x"), "nowhere: does not exist, expected a run"),
         (("predict", "nowhere", "x", "--vote", "0"), "--vote must be at least 1"),
+        (("probe", "nowhere", "--repeats", "0"), "--repeats must be at least 1"),
+        (("probe", "nowhere", "--layers", "a,b"), "--layers takes whole numbers with commas"),
+        (("report", "nowhere"), "nowhere: is no run: it has no run.json"),
+        (("figures", "nowhere"), "nowhere: does not exist, expected a run"),
+        (("experiment", "tables"), "unknown experiment 'tables'; there are attention, clustering"),
+        (("benchmark", "model", "--recipe", "digits"), "unknown recipe 'digits', expected one of dvs_gesture"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

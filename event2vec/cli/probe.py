@@ -34,7 +34,6 @@ def run(options: Namespace) -> None:
     from event2vec.probe import probe
     from event2vec.sampling import Sampling
 
-    model = load_any_model(Path(options.run))
     try:
         sampling = Sampling(method=options.method, length=options.events)
     except ValueError as error:
@@ -46,6 +45,7 @@ def run(options: Namespace) -> None:
         )
     if options.repeats < 1:
         raise Event2VecError(f"--repeats must be at least 1, got {options.repeats}")
+    model = load_any_model(Path(options.run))
     with progress_bar("preparing") as progress:
         store = open_for_training(options.data, options.dataset, sampling, options.workers, progress).store
     with progress_bar("probing") as progress:
