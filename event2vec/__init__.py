@@ -4,7 +4,7 @@ A recording flows down this list, and every file does one step of it:
 
     errors, atomic      what goes wrong; files that appear whole or not at all
     randomness          generators seeded by (seed, epoch, index)
-    machine             settings that make torch quicker on a CPU
+    machine, stages     settings that make torch quicker on a CPU; how long work tells of itself
     events              Sensor, Events, EventBatch: the only types that travel between files
     io/                 file <-> Events
     sampling            how a recording is brought to L events; uniform random sampling (Sec. 3.4)

@@ -7,8 +7,8 @@ and one that was stopped goes on.
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -31,6 +31,7 @@ from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe
 from event2vec.repeats import Repeated
 from event2vec.runs import METRICS, RECIPE, read_rows, write_rows
+from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
 
 FOLDER = Path(__file__).parent / "experiments"
@@ -105,11 +106,6 @@ def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
     return Row(paper={str(name): str(value) for name, value in paper.items()}, **row)
 
 
-@contextmanager
-def _silently(_: str) -> Iterator[Callable[[int, int], None]]:
-    yield lambda done, total: None
-
-
 @dataclass(frozen=True)
 class Setting:
     """What all rows of an experiment have in common."""
@@ -118,7 +114,7 @@ class Setting:
     workers: int = 1
     init: Path | None = None  # a network to start from
     watcher: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives what is told how a training goes
-    stage: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] = _silently  # tells of other long work
+    stage: Stage = silently  # tells of other long work
 
     @property
     def source(self) -> Path | None:

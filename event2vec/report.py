@@ -8,8 +8,7 @@ import html
 import json
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,20 +33,13 @@ from event2vec.model import Classifier, count_parameters
 from event2vec.randomness import seeded
 from event2vec.recipe import load_recipe
 from event2vec.runs import METRICS, RECIPE, environment, open_raw_recordings, open_recordings, read_rows, read_run
+from event2vec.stages import Progress, Stage, silently
 from event2vec.store import EventStore
 
 PAGE = Path(__file__).parent / "page"
 CLASSES, MISTAKES = 10, 3  # recordings in the player: one of so many classes, and so many that were not recognised
 SWEEP_DRAWS = 3  # draws of each point of a sweep
 ATTENTION = 2  # recordings whose attention is drawn block by block
-
-Progress = Callable[[int, int], None]
-Stage = Callable[[str], AbstractContextManager[Progress]]
-
-
-@contextmanager
-def _silently(_: str) -> Iterator[Progress]:
-    yield lambda done, total: None
 
 
 @dataclass(frozen=True)
@@ -66,7 +58,7 @@ def write_report(
     path: Path,
     repeats: int = 10,
     workers: int = 1,
-    stage: Stage = _silently,
+    stage: Stage = silently,
     data: str | None = None,
 ) -> Findings:
     """Evaluate a run in every way, draw it, and write the page.
