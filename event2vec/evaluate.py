@@ -144,12 +144,8 @@ def sweep_events(
     for number, sampling in enumerate(samplings):
         reader = with_sampling(model, sampling)
         found = evaluate(reader, raw, repeats, vote, progress=_part(progress, number, len(counts)))
-        row: dict[str, Any] = {
-            "events": sampling.length,
-            "accuracy": found.accuracy,
-            "accuracy_std": found.accuracy_std,
-        }
-        rows.append(row | {"events_read": int(np.median(np.minimum(raw.lengths, sampling.length)))})
+        read = int(np.median(np.minimum(raw.lengths, sampling.length)))
+        rows.append(_point("events", sampling.length, found) | {"events_read": read})
     return rows
 
 
@@ -166,8 +162,12 @@ def sweep_resolution(
     for number, side in enumerate(sides):
         told, coarser = _part(progress, number, len(sides)), partial(lower_resolution, side=side)
         found = evaluate(model, raw, repeats, vote, progress=told, change=coarser)
-        rows.append({"resolution": side, "accuracy": found.accuracy, "accuracy_std": found.accuracy_std})
+        rows.append(_point("resolution", side, found))
     return rows
+
+
+def _point(kind: str, value: int, found: Evaluation) -> dict[str, Any]:
+    return {kind: value, "accuracy": found.accuracy, "accuracy_std": found.accuracy_std}
 
 
 def lower_resolution(events: Events, side: int) -> Events:

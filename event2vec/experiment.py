@@ -30,7 +30,7 @@ from event2vec.model import count_parameters
 from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe
 from event2vec.repeats import Repeated
-from event2vec.runs import METRICS, RECIPE, read_rows, write_rows
+from event2vec.runs import METRICS, RECIPE, read_rows, write_facts, write_rows
 from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
 
@@ -73,11 +73,6 @@ class RowResult(Repeated):
     parameters: int
     seconds: float  # of training and evaluating one seed, on average
     measured: dict[str, str]  # further columns of the table
-
-    @property
-    def percent(self) -> str:
-        spread = f" ± {100 * self.accuracy_std:.2f}" if len(self.accuracies) > 1 else ""
-        return f"{100 * self.accuracy:.2f}{spread}"
 
 
 def experiment_names() -> list[str]:
@@ -176,10 +171,10 @@ def _one_run(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting,
     store = setting.open(recipe, row)
     if not (run / RECIPE).is_file():
         shutil.rmtree(run, ignore_errors=True)  # stopped before it began
-    _write(note, asked)
+    write_facts(note, asked)
     _train(recipe, store, setting, run)
     facts = _judge(experiment, row, recipe, setting, run, store)
-    _write(run / RESULT, facts)
+    write_facts(run / RESULT, facts)
     return facts
 
 
@@ -220,11 +215,6 @@ def _time_clustering(row: Row, recordings: list[Events], length: int) -> tuple[f
     return float(np.mean(taken)), float(np.std(taken))
 
 
-def _write(path: Path, facts: dict[str, Any]) -> None:
-    with whole_file(path) as temporary:
-        temporary.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
-
-
 def _measured(experiment: Experiment, row: Row, found: list[dict[str, Any]]) -> dict[str, str]:
     """Columns that only some tables have; speeds are means over the seeds."""
     columns = {}
@@ -243,7 +233,7 @@ def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
     return [
         {
             "": result.row.name,
-            f"accuracy on {ours} (%)": result.percent,
+            f"accuracy on {ours} (%)": result.percent(),
             **{f"paper, {name} (%)": figure for name, figure in result.row.paper.items()},
             **result.measured,
             "parameters": f"{result.parameters:,}",

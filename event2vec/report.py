@@ -31,8 +31,16 @@ from event2vec.figures.embedding_maps import draw_embedding_maps
 from event2vec.figures.samples import draw_samples
 from event2vec.model import Classifier, count_parameters
 from event2vec.randomness import seeded
-from event2vec.recipe import load_recipe
-from event2vec.runs import METRICS, RECIPE, environment, open_raw_recordings, open_recordings, read_rows, read_run
+from event2vec.runs import (
+    METRICS,
+    RECIPE,
+    environment,
+    open_raw_recordings,
+    open_recordings,
+    raw_source,
+    read_rows,
+    read_run,
+)
 from event2vec.stages import Progress, Stage, silently
 from event2vec.store import EventStore
 
@@ -194,15 +202,10 @@ def _page(
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title>"
         "<meta name=viewport content='width=device-width'><link rel=icon href='data:,'>"
         f"<style>{(PAGE / 'style.css').read_text('utf-8')}</style>"
-        f"<h1>{name}</h1><p class=lead>Recognises <b>{_percent(evaluation)}</b> of {evaluation.recordings:,} test "
+        f"<h1>{name}</h1><p class=lead>Recognises <b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} test "
         f"recordings of {len(evaluation.class_names)} classes, with {count_parameters(model):,} parameters.</p>"
         f"<nav>{links}</nav>{body}<script>{(PAGE / 'player.js').read_text('utf-8')}</script></html>\n"
     )
-
-
-def _percent(evaluation: Evaluation) -> str:
-    spread = f" ± {100 * evaluation.accuracy_std:.1f}" if evaluation.repeats > 1 else ""
-    return f"{100 * evaluation.accuracy:.1f}{spread} %"
 
 
 def _player(clips: Sequence[Clip]) -> str:
@@ -243,7 +246,7 @@ def _classes(evaluation: Evaluation) -> str:
     rows = [[name, "-" if share is None else f"{share:.1%}"] for name, share in evaluation.per_class.items()]
     draws = f"Mean and deviation over {evaluation.repeats} draws of the events." if evaluation.repeats > 1 else ""
     best = f" Among the best five: {evaluation.top5:.1%}." if evaluation.top5 is not None else ""
-    lead = f"<p><b>{_percent(evaluation)}</b> of {evaluation.recordings:,} recordings. {draws}{best}</p>"
+    lead = f"<p><b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} recordings. {draws}{best}</p>"
     return lead + _table(["class", "recognised"], rows)
 
 
@@ -300,8 +303,7 @@ def _speed(speed: Mapping[str, float]) -> str:
 
 def _repeat(run: Path) -> str:
     facts = read_run(run)
-    data = facts.get("source") or (None if load_recipe(run / RECIPE).data.dataset == "digits" else facts["data"])
-    options = {"--data": data, "--init": facts["init"], "--out": f"{run}-again"}
+    options = {"--data": raw_source(run), "--init": facts["init"], "--out": f"{run}-again"}
     given = [part for name, value in options.items() if value for part in (name, value)]
     commands = [
         shlex.join(["event2vec", facts["task"], str(run / RECIPE), *given]),

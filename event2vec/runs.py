@@ -51,16 +51,21 @@ def open_recordings(
     return open_for_training(data, dataset, sampling, workers, progress).store
 
 
+def raw_source(run: Path) -> str | None:
+    """Where the recordings of a run are with all their events; None where they are the built-in digits."""
+    facts = read_run(run)
+    built_in = facts.get("source") is None and load_recipe(run / RECIPE).data.dataset == "digits"
+    return None if built_in else facts.get("source") or facts["data"]
+
+
 def open_raw_recordings(
     run: Path, data: str | None, workers: int = 1, progress: Callable[[int, int], None] | None = None
 ) -> EventStore:
     """The same with all their events: what clusters were made of, not the clusters."""
     if data is None and (run / FACTS).is_file():
-        facts = read_run(run)
-        data = facts.get("source")
-        if data is None and load_recipe(run / RECIPE).data.dataset == "digits":
+        data = raw_source(run)
+        if data is None:
             return prepare_digits(workers, progress)
-        data = data or facts["data"]
     return open_recordings(run, data, Sampling(), workers, progress)
 
 
@@ -75,6 +80,12 @@ def environment() -> dict[str, Any]:
         "devices": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
         "command": " ".join(["event2vec", *sys.argv[1:]]),
     }
+
+
+def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """As JSON, whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option, add_workers_option
+from event2vec.cli.options import add_json_option, add_workers_option, read_numbers
 from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _sweep(run: Path, options: Namespace) -> None:
     if options.events and options.resolution:
         raise Event2VecError("--events and --resolution are two sweeps; ask for one at a time")
     kind = "events" if options.events else "resolution"
-    values = _numbers(options[kind], kind)
+    values = read_numbers(options[kind], kind, least=1)
     model = load_model(run)
     with progress_bar("preparing") as progress:
         store = open_raw_recordings(run, options.data, options.workers, progress)
@@ -83,15 +83,6 @@ def _sweep(run: Path, options: Namespace) -> None:
     keep_sweep(run, kind, rows, options.split, options.data)
 
 
-def _numbers(text: str, name: str) -> list[int]:
-    from event2vec.errors import Event2VecError
-
-    numbers = text.split(",")
-    if not all(number.strip().isdecimal() and int(number) > 0 for number in numbers):
-        raise Event2VecError(f"--{name} takes whole numbers with commas between them, such as 64,128,256, got {text!r}")
-    return [int(number) for number in numbers]
-
-
 def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]], split: str, data: str | None) -> None:
     """Write a sweep into a run, as CSV and as a curve."""
     from event2vec.figures.curves import draw_sweep
@@ -107,14 +98,12 @@ def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]], split: str, dat
 
 def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test", data: str | None = None) -> Path | None:
     """Write figures and picture into a run; a folder that holds a network alone is left as it is."""
-    from event2vec.atomic import whole_file
-    from event2vec.runs import RECIPE
+    from event2vec.runs import RECIPE, write_facts
 
     if not (run / RECIPE).is_file():
         return None
     folder = _kept(run, data)
-    with whole_file(folder / f"{split}.json") as temporary:
-        temporary.write_text(json.dumps(evaluation.facts(), indent=2) + "\n", "utf-8")
+    write_facts(folder / f"{split}.json", evaluation.facts())
     picture = folder / f"confusion_{split}.png"
     draw_evaluation(run, evaluation, picture)
     return picture
@@ -151,7 +140,6 @@ def print_evaluation(evaluation: "Evaluation") -> None:
     draws = f"{evaluation.repeats} draws" if evaluation.repeats > 1 else "one draw"
     if evaluation.vote > 1:
         draws += f" of {evaluation.vote} votes each"
-    spread = f" ± {100 * evaluation.accuracy_std:.2f}" if evaluation.repeats > 1 else ""
-    print(f"accuracy {100 * evaluation.accuracy:.2f}{spread} % on {evaluation.recordings:,} recordings, {draws}")
+    print(f"accuracy {evaluation.percent()} % on {evaluation.recordings:,} recordings, {draws}")
     if evaluation.top5 is not None:
         print(f"among the best five: {100 * evaluation.top5:.2f} %")

@@ -37,3 +37,14 @@ def add_workers_option(parser: ArgumentParser, work: str = "prepare a data set")
 
 def add_json_option(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON on standard output")
+
+
+def read_numbers(text: str, name: str, least: int) -> list[int]:
+    """Whole numbers with commas between them."""
+    from event2vec.errors import Event2VecError
+
+    numbers = text.split(",")
+    if not all(number.strip().isdecimal() and int(number) >= least for number in numbers):
+        wanted = f"takes whole numbers with commas between them, {least} or more, such as 1,2,4"
+        raise Event2VecError(f"--{name} {wanted}, got {text!r}")
+    return [int(number) for number in numbers]

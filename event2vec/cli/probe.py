@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option, add_workers_option
+from event2vec.cli.options import add_json_option, add_workers_option, read_numbers
 from event2vec.cli.progress import progress_bar
 
 
@@ -38,18 +38,14 @@ def run(options: Namespace) -> None:
         sampling = Sampling(method=options.method, length=options.events)
     except ValueError as error:
         raise Event2VecError(str(error)) from None
-    numbers = options.layers.split(",") if options.layers else []
-    if not all(number.strip().isdecimal() for number in numbers):
-        raise Event2VecError(
-            f"--layers takes whole numbers with commas between them, such as 0,1,2, got {options.layers!r}"
-        )
+    layers = read_numbers(options.layers, "layers", least=0) if options.layers else []
     if options.repeats < 1:
         raise Event2VecError(f"--repeats must be at least 1, got {options.repeats}")
     model = load_any_model(Path(options.run))
     with progress_bar("preparing") as progress:
         store = open_for_training(options.data, options.dataset, sampling, options.workers, progress).store
     with progress_bar("probing") as progress:
-        chosen = [int(number) for number in numbers] or list(range(model.config.blocks + 1))
+        chosen = layers or list(range(model.config.blocks + 1))
         rows = probe(model, store, sampling, chosen, options.repeats, progress)
     if options.json:
         facts = [
@@ -60,6 +56,5 @@ def run(options: Namespace) -> None:
         return
     for row in rows:
         blocks = "" if row.blocks is None else f", {row.blocks} blocks"
-        spread = f" ± {100 * row.accuracy_std:.2f}" if len(row.accuracies) > 1 else ""
-        print(f"{row.features + blocks:24} {100 * row.accuracy:6.2f}{spread} %")
+        print(f"{row.features + blocks:24} {row.percent():>6} %")
     print(f"on {store.splits.count('test'):,} test recordings of {store.folder.name}", file=sys.stderr)
