@@ -117,7 +117,7 @@ def classify_store(
     """Probabilities of each class for each recording, with one draw of its events."""
     model.eval()
     device = next(model.parameters()).device
-    recordings = Recordings(store, model.sampling, SEED, change)
+    recordings = Recordings((store,), model.sampling, SEED, change)
     scores = []
     for start in range(0, len(store), batch):
         rows = range(start, min(start + batch, len(store)))

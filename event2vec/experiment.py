@@ -123,6 +123,7 @@ class Setting:
                 recipe.sampling,
                 self.workers,
                 progress,
+                clusterings=recipe.data.clusterings,
                 engine=row.engine,
                 iterations=row.iterations,
             ).store

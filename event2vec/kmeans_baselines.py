@@ -7,12 +7,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.clustering import cluster_events, from_unit_cube, share_clusters, to_unit_cube
+from event2vec.clustering import SEED, cluster_events, from_unit_cube, share_clusters, to_unit_cube
 from event2vec.errors import MissingExtra
 from event2vec.events import Events
 
 Points = NDArray[np.float64]
 Labelled = tuple[Points, NDArray[Any]]  # centres, and the nearest one of each point
+
+
+def cluster_ours(events: Events, clusters: int, iterations: int, seed: int = SEED) -> Events:
+    return cluster_events(events, clusters, iterations=iterations, generator=torch.Generator().manual_seed(seed))
 
 
 def cluster_sklearn(events: Events, clusters: int, iterations: int, seed: int = 0) -> Events:
@@ -56,7 +60,7 @@ def _cluster(events: Events, clusters: int, fit: Callable[[Points, int], Labelle
 
 
 ENGINES: dict[str, Callable[..., Events]] = {
-    "ours": cluster_events,
+    "ours": cluster_ours,
     "scikit-learn": cluster_sklearn,
     "faiss": cluster_faiss,
-}  # each takes a recording, the number of clusters and `iterations`
+}  # each takes a recording, the number of clusters, `iterations` and a `seed`

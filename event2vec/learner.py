@@ -44,7 +44,8 @@ class TrainingData(pl.LightningDataModule):
     def __init__(self, recipe: Recipe, store: EventStore) -> None:
         super().__init__()
         self.recipe = recipe
-        self.learn_from = store.split("train")
+        self.sets = store.sets("train")
+        self.learn_from = self.sets[0]
         self.test_on = store.split("test") if "test" in store.splits else None
 
     def train_dataloader(self) -> DataLoader[Any]:
@@ -52,7 +53,7 @@ class TrainingData(pl.LightningDataModule):
         count, config, ranks = len(self.learn_from), self.recipe.training, self.trainer.world_size
         skip = self.trainer.global_step % steps_in_epoch(count, config, ranks)
         batches = Batches(count, config, self.trainer.global_rank, ranks, skip)
-        return self._loader(self.learn_from, batches)
+        return self._loader(self.sets, batches)
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
         assert self.trainer is not None
@@ -61,13 +62,13 @@ class TrainingData(pl.LightningDataModule):
         own = range(self.trainer.global_rank, len(self.test_on), self.trainer.world_size)
         size = self.recipe.training.batch
         return self._loader(
-            self.test_on, [[(0, index) for index in own[at : at + size]] for at in range(0, len(own), size)]
+            (self.test_on,), [[(0, index) for index in own[at : at + size]] for at in range(0, len(own), size)]
         )
 
-    def _loader(self, store: EventStore, batches: Any) -> DataLoader[Any]:
+    def _loader(self, sets: tuple[EventStore, ...], batches: Any) -> DataLoader[Any]:
         workers = self.recipe.data.workers
         return DataLoader(
-            Recordings(store, self.recipe.sampling, self.recipe.training.seed),
+            Recordings(sets, self.recipe.sampling, self.recipe.training.seed),
             batch_sampler=batches,
             collate_fn=collate,
             num_workers=workers,

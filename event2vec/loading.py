@@ -1,6 +1,6 @@
 """Recordings of a store to batches: which, in what order, and with which draw."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,20 +19,21 @@ STEPS = 2**32  # added to the index of a step's draws, so that they never are th
 
 @dataclass(frozen=True)
 class Recordings(Dataset[tuple[Events, int, int]]):
-    """What one rank reads: a recording and its draw, by (round, index)."""
+    """What one rank reads: a recording and its draw, by (round, index). Sets of clusters take turns by round."""
 
-    store: EventStore
+    sets: Sequence[EventStore]
     sampling: Sampling
     seed: int
     change: Callable[[Events], Events] | None = None  # done to the events before clusters are made of them
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
         draw, index = key
+        store = self.sets[(draw + index) % len(self.sets)]
         generator = seeded(self.seed, draw, index)
         if self.sampling.method == "random":
-            events, label = self.store.sample(index, self.sampling.length, generator)
+            events, label = store.sample(index, self.sampling.length, generator)
             return (self.change(events) if self.change else events), label, index
-        events, label = self.store[index]
+        events, label = store[index]
         events = self.change(events) if self.change else events
         return self.sampling.shorten(events, generator), label, index
 

@@ -40,8 +40,9 @@ class SpanMask:
         """Events to hide; never padding."""
         place = torch.arange(valid.shape[1], device=valid.device)
         starts = torch.rand(valid.shape, generator=generator, device=valid.device) < self.share / self.length
-        # torch's geometric counts the success too: it is the number of failures, plus 1.
-        lengths = torch.empty(valid.shape, device=valid.device).geometric_(1 / self.length, generator=generator)
+        lengths = torch.ones(valid.shape, device=valid.device)
+        if self.length > 1:  # torch's geometric counts the success too: it is the number of failures, plus 1
+            lengths.geometric_(1 / self.length, generator=generator)
         lengths = lengths.clamp(max=self.longest).long()
         reach = torch.where(starts, place + lengths, 0).cummax(dim=1).values if valid.shape[1] else valid.long()
         return (place < reach) & valid

@@ -15,6 +15,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import NamedTuple
 
+from event2vec.clustering import SEED
 from event2vec.clustering import VERSION as CLUSTERING
 from event2vec.compiled_cloud import library
 from event2vec.datasets import SPLITS, Dataset, open_dataset
@@ -23,7 +24,7 @@ from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io import Recording
 from event2vec.kmeans_baselines import ENGINES
 from event2vec.sampling import Sampling
-from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter
+from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter, name_of_set
 
 LARGEST_PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
 PARTS = 64  # small data sets are cut finer, so that all workers have something to do
@@ -68,16 +69,18 @@ def open_for_training(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
     wait: bool = False,
+    clusterings: int = 1,
     engine: str = "ours",
     iterations: int = 20,
 ) -> Report:
     """A store that training can read as it is, from a store or from a data set as downloaded.
 
     A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
-    epoch: each recording has one set of them. Work that was done before is found again. With `wait`, another process
-    does it: where several train together, the first prepares. `engine` and `iterations` are for comparisons (Table 5).
+    epoch: each recording to train on has `clusterings` sets of them. Work that was done before is found again. With
+    `wait`, another process does it: where several train together, the first prepares. `engine` and `iterations` are for
+    comparisons (Table 5).
     """
-    clusters = Clusters(sampling.length, engine, iterations) if sampling.method == "clusters" else None
+    clusters = Clusters(sampling.length, clusterings, engine, iterations) if sampling.method == "clusters" else None
     if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
         raise FileError(data, "is no store; the digits are built in, leave --data out, or choose another recipe")
     if data is None and dataset != "digits":
@@ -86,7 +89,7 @@ def open_for_training(
         store = EventStore.open(data)
         if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters.count:
             return Report(store, (), ())
-        parts: list[Dataset] = [StoredSplit.of(store, split) for split in dict.fromkeys(store.splits)]
+        parts: list[Dataset] = [StoredSplit.of(store, split) for split in SPLITS if split in store.splits]
     else:
         parts = [open_dataset(dataset, data, split) for split in SPLITS]
     folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
@@ -132,33 +135,41 @@ def prepare(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
     clusters: int | None = None,
+    clusterings: int = 1,
 ) -> Report:
     """Write all recordings of these splits into one store, in their order whatever the number of workers.
 
     A recording that cannot be used is left out and reported. Work that was stopped goes on where it was: finished
     parts lie in `<folder>.partial` until the store is whole. `progress` is told how many of how many are done.
-    With `clusters`, recordings are brought to so many events by `cluster_events`.
+    With `clusters`, recordings are brought to so many events by `cluster_events`; those to train on, `clusterings`
+    times over from different starts.
     """
     if clusters is not None and clusters < 2:
         raise Event2VecError(f"clusters must be at least 2, one for each polarity, got {clusters}")
-    return _prepare(datasets, Path(folder), workers, progress, Clusters(clusters) if clusters else None)
+    if clusterings < 1 or (clusterings > 1 and clusters is None):
+        raise Event2VecError(f"clusterings must be at least 1, and more than 1 need clusters, got {clusterings}")
+    return _prepare(datasets, Path(folder), workers, progress, Clusters(clusters, clusterings) if clusters else None)
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """What recordings are brought to, and by which engine."""
+    """What recordings are brought to, how many times over those to train on, and by which engine."""
 
     count: int
+    sets: int = 1
     engine: str = "ours"
     iterations: int = 20
 
-    def __call__(self, events: Events) -> Events:
-        return ENGINES[self.engine](events, self.count, iterations=self.iterations)
+    def __call__(self, events: Events, split: str) -> Iterator[tuple[str, Events]]:
+        """Each set with the split that it belongs to. The first is the one that a prediction sees."""
+        for number in range(1, (self.sets if split == "train" else 1) + 1):
+            clusters = ENGINES[self.engine](events, self.count, iterations=self.iterations, seed=SEED + number - 1)
+            yield name_of_set(split, number), clusters
 
     def __str__(self) -> str:
         """All that the result depends on: without its compiled part our engine gives other clusters."""
         version = f"{CLUSTERING} {library() is not None}" if self.engine == "ours" else ""
-        return f"{self.count} {self.engine} {self.iterations} {version}"
+        return f"{self.count} {self.sets} {self.engine} {self.iterations} {version}"
 
 
 def _prepare(
@@ -315,8 +326,9 @@ def _work(task: _Task) -> _Task:
             warnings += [(source, warning) for warning in recording.warnings]
             sensor = recording.events.sensor
             sensors.append(_Size(sensor.width, sensor.height, recording.sensor_declared))
-            events = recording.events if task.clusters is None else task.clusters(recording.events)
-            writer.append(replace(events, sensor=ANY_SENSOR), dataset.labels[index], dataset.split, source)
+            unchanged = [(dataset.split, recording.events)]
+            for split, events in unchanged if task.clusters is None else task.clusters(recording.events, dataset.split):
+                writer.append(replace(events, sensor=ANY_SENSOR), dataset.labels[index], split, source)
     return task
 
 
@@ -351,13 +363,17 @@ def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, pla
 def _copy_part(part: EventStore, sizes: Sequence[_Size], writer: StoreWriter) -> list[Note]:
     """Append the recordings that fit the sensor of the whole; the others come back as rejected."""
     strangers = []
+    splits, sources = part.splits, part.sources
+    sets = len(part) // max(len(sizes), 1)  # of clusters, which follow each other for each recording
     for index, size in enumerate(sizes):
-        (events, label), split, source = part[index], part.splits[index], part.sources[index]
+        first = index * sets
         if size.fits(writer.sensor):
-            writer.append(replace(events, sensor=writer.sensor), label, split, source)
+            for row in range(first, first + sets):
+                events, label = part[row]
+                writer.append(replace(events, sensor=writer.sensor), label, splits[row], sources[row])
         else:
             problem = f"was made with a sensor of {size.width}x{size.height}, and the store is for {writer.sensor}"
-            strangers.append(Note(source, split, problem))
+            strangers.append(Note(sources[first], splits[first], problem))
     return strangers
 
 

@@ -28,8 +28,12 @@ class DataConfig:
     """What --data holds when it is no store."""
     workers: int = 0
     """Processes that read ahead while the network computes; 0 reads in turn."""
+    clusterings: int = 1
+    """Sets of clusters of each recording to train on, which epochs read in turn; random events differ anyway."""
 
     def __post_init__(self) -> None:
+        if self.clusterings < 1:
+            raise ValueError(f"data.clusterings must be at least 1, got {self.clusterings}")
         if self.workers < 0:
             raise ValueError(f"data.workers must not be negative, got {self.workers}")
 

@@ -1,5 +1,6 @@
 """EventStore: recordings as columns on disk, memory-mapped; what training reads."""
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -125,6 +126,16 @@ class EventStore:
             raise FileError(self.folder, f"has no split '{name}'; it has {', '.join(sorted(set(names))) or 'none'}")
         return self.subset([index for index, split in enumerate(names) if split == name])
 
+    def sets(self, name: str) -> tuple["EventStore", ...]:
+        """A split, once for each set of clusters that was made of its recordings (`name_of_set`)."""
+        further = (name_of_set(name, number) for number in itertools.count(2))
+        present = set(self.splits)
+        sets = tuple(map(self.split, (name, *itertools.takewhile(present.__contains__, further))))
+        for number, one in enumerate(sets[1:], start=2):
+            if one.sources != sets[0].sources:
+                raise FileError(self.folder, f"has other recordings in '{name_of_set(name, number)}' than in '{name}'")
+        return sets
+
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "EventStore":
         """These recordings, in this order."""
         return self._show(self.rows[np.asarray(indices, dtype=np.int64)])
@@ -152,6 +163,11 @@ class EventStore:
             torch.ones(()).expand(len(t)) if rho.strides == (0,) else torch.from_numpy(rho.astype(np.float32)),
             self.sensor,
         )
+
+
+def name_of_set(split: str, number: int) -> str:
+    """The split that holds a set of clusters: "train" the first, "train 2" the second."""
+    return split if number == 1 else f"{split} {number}"
 
 
 _PREPARE_AGAIN = "Remove the folder and prepare it again"

@@ -165,7 +165,7 @@ def test_prepare_makes_a_store_and_says_what_is_in_it(folder, tmp_path, capsys):
     command = ("prepare", "folder", "--root", folder, "--out", tmp_path / "store", "--workers", "1")
     assert run(*command) == 0
     error = capsys.readouterr().err
-    assert "8 train recordings of 2 classes, 200 events, sensor 34x30" in error.replace("2 test, ", "")
+    assert "8 train recordings of 2 classes, 200 events, sensor 34x30" in error.replace(", 2 test", "")
     assert "rejected: left/notes.doc" in error
     assert len(EventStore.open(tmp_path / "store")) == 10
     assert run(*command, "--strict", "--json") == 2, "and a second time nothing is done again"

@@ -40,6 +40,14 @@ def test_padding_is_never_hidden():
     assert SpanMask().draw(valid[:, :0], torch.Generator()).shape == (3, 0)
 
 
+def test_spans_of_one_event_are_single_events():
+    mask = SpanMask(share=0.2, length=1)
+    hidden = mask.draw(torch.ones(64, 500, dtype=torch.bool), torch.Generator().manual_seed(0))
+    assert mask.expected_share == pytest.approx(0.2)
+    assert hidden.float().mean().item() == pytest.approx(0.2, abs=0.01)
+    assert (hidden[:, 1:] & hidden[:, :-1]).float().mean().item() == pytest.approx(0.04, abs=0.005), "independent"
+
+
 def test_draws_follow_the_generator():
     assert torch.equal(draw(SpanMask(), seed=1), draw(SpanMask(), seed=1))
     assert not torch.equal(draw(SpanMask(), seed=1), draw(SpanMask(), seed=2))

@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
+import torch
 from conftest import assert_same
 
 import event2vec.prepare as module
@@ -232,3 +234,47 @@ def test_training_data_is_found_again_and_clustered_once(tmp_path, make_events, 
     assert open_for_training(clustered.folder, "folder", clusters).store.folder == clustered.folder
     with pytest.raises(Event2VecError, match="--data is missing"):
         open_for_training(None, "nmnist", clusters)
+
+
+def test_sets_of_clusters_are_made_of_recordings_to_train_on(root, tmp_path):
+    one = prepare(both(root), tmp_path / "one", clusters=8).store
+    three = prepare(both(root), tmp_path / "three", clusters=8, clusterings=3).store
+    assert {split: three.splits.count(split) for split in set(three.splits)} == {
+        "train": 12,
+        "train 2": 12,
+        "train 3": 12,
+        "test": 4,
+    }
+    first, *others = three.sets("train")
+    for index in range(12):
+        assert_same(first[index][0], one.split("train")[index][0])
+        for other in others:
+            assert other.sources[index] == first.sources[index]
+            assert other[index][1] == first[index][1]
+            assert other[index][0].rho.sum() == first[index][0].rho.sum(), "all stand for the same events"
+    assert any(not torch.equal(others[0][index][0].x, others[1][index][0].x) for index in range(12))
+    assert_same(three.split("test")[3][0], one.split("test")[3][0])
+    assert len(three.sets("test")) == 1
+
+
+def test_a_recording_of_another_sensor_is_rejected_once_with_all_its_sets(root, tmp_path, make_events):
+    from event2vec import write_events
+
+    write_events(root / "left" / "0.npz", replace(make_events(30), sensor=Sensor(64, 64)))
+    report = prepare(both(root), tmp_path / "store", clusters=8, clusterings=2)
+    assert [note.source for note in report.rejected] == ["left/0.npz"]
+    assert len({one.sources for one in report.store.sets("train")}) == 1
+
+
+def test_sets_of_clusters_are_made_anew_from_the_first(root, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    sets = prepare(both(root), tmp_path / "sets", clusters=8, clusterings=2).store
+    fewer = open_for_training(sets.folder, "folder", Sampling(method="clusters", length=4), clusterings=3).store
+    assert [len(one) for one in fewer.sets("train")] == [12, 12, 12]
+    assert fewer.splits.count("test") == 4
+
+
+@pytest.mark.parametrize(("clusters", "clusterings"), [(8, 0), (None, 2)])
+def test_sets_of_clusters_need_clusters(root, tmp_path, clusters, clusterings):
+    with pytest.raises(Event2VecError, match=f"clusterings must be at least 1.*got {clusterings}"):
+        prepare(both(root), tmp_path / "store", clusters=clusters, clusterings=clusterings)

@@ -75,6 +75,16 @@ def test_splits_and_subsets_show_their_recordings(store):
         store.split("valid")
 
 
+def test_sets_of_a_split_hold_the_same_recordings(make_events, tmp_path):
+    recordings = [(make_events(9, seed=index), 0) for index in range(4)]
+    names = {"sensor": recordings[0][0].sensor, "classes": ["a"], "splits": ["train", "train 2", "train", "train 2"]}
+    store = EventStore.create(tmp_path / "store", recordings, sources=["one", "one", "two", "two"], **names)
+    assert [one.rows.tolist() for one in store.sets("train")] == [[0, 2], [1, 3]]
+    other = EventStore.create(tmp_path / "other", recordings, sources=["one", "two", "two", "one"], **names)
+    with pytest.raises(Event2VecError, match="other recordings in 'train 2' than in 'train'"):
+        other.sets("train")
+
+
 def test_a_store_travels_to_another_process_by_name(store):
     sent = pickle.dumps(store.split("test"))
     assert len(sent) < 2000, "the events themselves must not be sent"

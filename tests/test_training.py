@@ -50,7 +50,7 @@ def whole(store, tmp_path_factory):
 
 def evaluate_directly(model, store):
     """Accuracy on the draws that training tests on."""
-    recordings = Recordings(store, model.sampling, seed=0)
+    recordings = Recordings((store,), model.sampling, seed=0)
     batch, labels, _ = collate([recordings[0, index] for index in range(len(store))])
     return (model(batch).argmax(dim=1) == labels).float().mean().item()
 
@@ -95,7 +95,7 @@ def test_every_epoch_has_draws_of_its_own(store, tmp_path, monkeypatch):
     seen = []
     read = Recordings.__getitem__
     monkeypatch.setattr(
-        Recordings, "__getitem__", lambda self, key: seen.append((len(self.store), key)) or read(self, key)
+        Recordings, "__getitem__", lambda self, key: seen.append((len(self.sets[0]), key)) or read(self, key)
     )
     recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=2, repeats=2, batch=12))
     start_run(recipe, store, tmp_path / "run", "train")
@@ -321,13 +321,21 @@ def test_a_data_set_smaller_than_a_step_fills_it():
 
 
 def test_a_recording_is_drawn_by_its_round_and_index(store):
-    recordings = Recordings(store, Sampling(length=16), seed=0)
+    recordings = Recordings((store,), Sampling(length=16), seed=0)
     one, again, other = recordings[0, 5], recordings[0, 5], recordings[1, 5]
     assert torch.equal(one[0].t, again[0].t)
     assert not torch.equal(one[0].t, other[0].t)
     batch, labels, indices = collate([one, recordings[0, 7]])
     assert batch.valid.shape == (2, 16)
     assert (labels.tolist(), indices) == ([2, 1], [5, 7])
+
+
+def test_sets_of_clusters_take_turns(store):
+    sets = tuple(store.subset([number]) for number in range(3))
+    recordings = Recordings(sets, Sampling(method="clusters", length=1000), seed=0)
+    seen = [recordings[draw, 0][0].t for draw in range(4)]
+    assert all(torch.equal(t, sets[draw % 3][0][0].t) for draw, t in enumerate(seen))
+    assert not torch.equal(seen[0], seen[1])
 
 
 def test_the_learning_rate_warms_up_and_cools_down():

@@ -31,6 +31,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="L",
         help="bring each recording to L cluster events (Alg. 1) instead of all its own",
     )
+    parser.add_argument(
+        "--clusterings",
+        type=int,
+        default=1,
+        metavar="N",
+        help="sets of clusters to make of each training recording; training reads them in turn",
+    )
     add_workers_option(parser, "read")
     parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
     parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
@@ -49,7 +56,7 @@ def run(options: Namespace) -> int:
     datasets = [open_dataset(options.name, options.root, split, **_options(options)) for split in wanted]
     try:
         with progress_bar(f"preparing {options.name}") as progress:
-            report = prepare(datasets, options.out, options.workers, progress, options.clusters)
+            report = prepare(datasets, options.out, options.workers, progress, options.clusters, options.clusterings)
     except KeyboardInterrupt:
         print("event2vec: stopped. The same command goes on from here", file=sys.stderr)
         return 130
@@ -70,10 +77,13 @@ def _options(options: Namespace) -> dict[str, Any]:
 
 
 def _facts(report: "Report") -> dict[str, Any]:
+    from event2vec.datasets import SPLITS
+
     store = report.store
     return {
         "store": str(store.folder),
-        "recordings": {split: store.splits.count(split) for split in sorted(set(store.splits))},
+        "recordings": {split: store.splits.count(split) for split in SPLITS if split in store.splits},
+        "clusterings": len(store.sets("train")) if "train" in store.splits else 1,
         "events": int(store.offsets[-1]),
         "classes": len(store.classes),
         "width": store.sensor.width,
@@ -86,8 +96,9 @@ def _facts(report: "Report") -> dict[str, Any]:
 def _summarise(report: "Report") -> None:
     store, facts = report.store, _facts(report)
     counts = ", ".join(f"{count:,} {split}" for split, count in facts["recordings"].items())
+    sets = f", {facts['clusterings']} sets of clusters of each to train on" if facts["clusterings"] > 1 else ""
     print(
-        f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events, "
+        f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events{sets}, "
         f"sensor {store.sensor}",
         file=sys.stderr,
     )

@@ -107,8 +107,11 @@ def _introduce(report: "Report", run: Path) -> None:
         print(f"event2vec: warning: not used: {note.source}: {note.message}", file=sys.stderr)
     if len(report.rejected) > SHOWN:
         print(f"event2vec: warning: {len(report.rejected) - SHOWN} more not used, see {store.folder}", file=sys.stderr)
+    sets = len(store.sets("train"))
+    of_each = f" ({sets} sets of clusters of each)" if sets > 1 else ""
+    counts = {split: f"{store.splits.count(split):,}" for split in ("train", "test")}
     print(
-        f"{store.splits.count('train'):,} recordings to train on and {store.splits.count('test'):,} to test on, "
+        f"{counts['train']} recordings to train on{of_each} and {counts['test']} to test on, "
         f"{len(store.classes)} classes, sensor {store.sensor}. The run: {run}",
         file=sys.stderr,
     )
@@ -139,7 +142,9 @@ def _open_data(recipe: "Recipe", data: str | None, workers: int, wait: bool) -> 
     from event2vec.prepare import open_for_training
 
     with progress_bar(f"preparing {recipe.data.dataset}") as progress:
-        return open_for_training(data, recipe.data.dataset, recipe.sampling, workers, progress, wait)
+        return open_for_training(
+            data, recipe.data.dataset, recipe.sampling, workers, progress, wait, recipe.data.clusterings
+        )
 
 
 def _run_name(recipe: "Recipe", data: str | None) -> Path:
