@@ -88,9 +88,12 @@ class Classification(Objective):
 
 
 class MaskedReconstruction(Objective):
-    """Mean squared error of x, y and p, scaled to [-1, 1], over hidden events alone (App. A.5)."""
+    """Mean squared error of x, y and p, scaled to [-1, 1], over hidden events alone (App. A.5).
 
-    metrics = ("loss", "polarity_accuracy", "x_error_pixels", "y_error_pixels")
+    `loss_of_mean` is what the mean of a batch's hidden events would cost as the answer to all of them.
+    """
+
+    metrics = ("loss", "loss_of_mean", "polarity_accuracy", "x_error_pixels", "y_error_pixels")
     monitor, higher_is_better = "loss", False
 
     def __init__(self, model: MaskedEventModel, config: ObjectiveConfig) -> None:
@@ -109,6 +112,7 @@ class MaskedReconstruction(Objective):
         off = (answers - truth).abs().detach()
         metrics = {
             "loss": loss.detach(),
+            "loss_of_mean": (truth - truth.sum(dim=0) / count).square().sum() / (3 * count),
             "polarity_accuracy": ((answers[:, 2] > 0) == (truth[:, 2] > 0)).sum() / count,
             "x_error_pixels": off[:, 0].sum() / count * (batch.sensor.width - 1) / 2,
             "y_error_pixels": off[:, 1].sum() / count * (batch.sensor.height - 1) / 2,

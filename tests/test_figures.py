@@ -50,6 +50,13 @@ def test_curves_have_a_panel_for_each_metric(tmp_path):
         assert width > 2 * height, "two panels side by side"
 
 
+def test_curves_of_pre_training_show_what_the_mean_would_cost(tmp_path):
+    row = {"epoch": 1.0, "train_loss": 0.4, "train_loss_of_mean": 0.5}
+    for rows, shown in (([row], True), ([{"epoch": 1.0, "train_loss": 0.4}], False)):
+        draw_curves(rows, tmp_path / "curves.png", "title")
+        assert ("predicting the mean" in (tmp_path / "curves.svg").read_text("utf-8")) == shown
+
+
 @pytest.mark.parametrize("classes", [2, 40])
 def test_confusion_is_drawn_in_percent_of_each_class(tmp_path, classes):
     confusion = np.eye(classes, dtype=np.int64) * 3

@@ -69,6 +69,8 @@ def test_reconstruction_is_the_error_of_hidden_events(batch):
     torch.testing.assert_close(outcome.metrics["y_error_pixels"], off[:, 1].mean() * 29 / 2)
     right = (answers[:, 2] > 0) == (truth[:, 2] > 0)
     torch.testing.assert_close(outcome.metrics["polarity_accuracy"], right.float().mean())
+    mean = truth.mean(dim=0).expand_as(truth)
+    torch.testing.assert_close(outcome.metrics["loss_of_mean"], F.mse_loss(mean, truth))
     assert outcome.count == len(truth)
 
 

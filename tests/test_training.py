@@ -355,7 +355,7 @@ def test_a_loss_that_is_no_number_names_the_recordings(store, tmp_path):
 def test_pretraining_is_taken_over_all_but_the_head(store, tmp_path):
     start_run(FLAT, store, tmp_path / "pretrained", "pretrain")
     row = read_rows(tmp_path / "pretrained/metrics.csv")[-1]
-    assert {"train_polarity_accuracy", "test_x_error_pixels", "test_y_error_pixels"} <= row.keys()
+    assert {"train_loss_of_mean", "train_polarity_accuracy", "test_x_error_pixels", "test_y_error_pixels"} <= row.keys()
     still = replace(FLAT, training=replace(FLAT.training, learning_rate=0.0, epochs=1))
     watch = Watch()
     start_run(still, store, tmp_path / "tuned", "train", init=tmp_path / "pretrained", watcher=watch)

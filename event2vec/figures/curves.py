@@ -21,14 +21,17 @@ def draw_curves(rows: list[dict[str, float]], path: Path, title: str) -> None:
     shown = [name for name in TITLES if f"train_{name}" in rows[0]]
     figure, axes = plt.subplots(1, len(shown), figsize=(4.2 * len(shown), 3.2), squeeze=False, layout="constrained")
     epochs = [row["epoch"] for row in rows]
+    marker = "o" if len(rows) == 1 else None  # a line of one point does not show
     for axis, name in zip(axes[0], shown, strict=True):
         scale = 100 if "accuracy" in name else 1
         for split, colour, style in (("train", TRAIN, "--"), ("test", TEST, "-")):
             values = [row.get(f"{split}_{name}") for row in rows]
             if any(value is not None for value in values):
                 line = [float("nan") if value is None else scale * value for value in values]
-                marker = "o" if len(rows) == 1 else None
                 axis.plot(epochs, line, style, color=colour, marker=marker, label=f"{split} recordings")
+        if name == "loss" and "train_loss_of_mean" in rows[0]:
+            mean = [row["train_loss_of_mean"] for row in rows]
+            axis.plot(epochs, mean, ":", color="grey", marker=marker, label="predicting the mean")
         axis.set(xlabel="epoch", ylabel=TITLES[name])
         axis.grid(alpha=0.3)
     axes[0][0].legend(frameon=False)
