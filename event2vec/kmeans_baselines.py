@@ -1,4 +1,4 @@
-"""The other rows of Table 5: scikit-learn's and Faiss's K-Means on the same task, for comparisons alone."""
+"""Clusters by any engine of Table 5: ours, and for comparisons scikit-learn's and Faiss's K-Means on the same task."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +16,7 @@ Labelled = tuple[Points, NDArray[Any]]  # centres, and the nearest one of each p
 
 
 def cluster_ours(events: Events, clusters: int, iterations: int, seed: int = SEED) -> Events:
+    """`cluster_events`, called as the others are."""
     return cluster_events(events, clusters, iterations=iterations, generator=torch.Generator().manual_seed(seed))
 
 

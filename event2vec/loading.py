@@ -19,16 +19,16 @@ STEPS = 2**32  # added to the index of a step's draws, so that they never are th
 
 @dataclass(frozen=True)
 class Recordings(Dataset[tuple[Events, int, int]]):
-    """What one rank reads: a recording and its draw, by (round, index). Sets of clusters take turns by round."""
+    """What one rank reads: a recording and its draw, by (round, index)."""
 
-    sets: Sequence[EventStore]
+    sets: Sequence[EventStore]  # the same recordings; of clusters there may be several
     sampling: Sampling
     seed: int
     change: Callable[[Events], Events] | None = None  # done to the events before clusters are made of them
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
         draw, index = key
-        store = self.sets[(draw + index) % len(self.sets)]
+        store = self.sets[(draw + index) % len(self.sets)]  # each round mixes all sets
         generator = seeded(self.seed, draw, index)
         if self.sampling.method == "random":
             events, label = store.sample(index, self.sampling.length, generator)

@@ -90,7 +90,8 @@ class Classification(Objective):
 class MaskedReconstruction(Objective):
     """Mean squared error of x, y and p, scaled to [-1, 1], over hidden events alone (App. A.5).
 
-    `loss_of_mean` is what the mean of a batch's hidden events would cost as the answer to all of them.
+    `loss_of_mean` is what the mean of a batch's hidden events would cost as the answer to all of them: a little less
+    than the mean of all recordings would.
     """
 
     metrics = ("loss", "loss_of_mean", "polarity_accuracy", "x_error_pixels", "y_error_pixels")

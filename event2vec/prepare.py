@@ -76,9 +76,9 @@ def open_for_training(
     """A store that training can read as it is, from a store or from a data set as downloaded.
 
     A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
-    epoch: each recording to train on has `clusterings` sets of them. Work that was done before is found again. With
-    `wait`, another process does it: where several train together, the first prepares. `engine` and `iterations` are for
-    comparisons (Table 5).
+    epoch: each recording to train on gets `clusterings` sets of them. A store of clusters stays as it is. Work that was
+    done before is found again. With `wait`, another process does it: where several train together, the first prepares.
+    `engine` and `iterations` are for comparisons (Table 5).
     """
     clusters = Clusters(sampling.length, clusterings, engine, iterations) if sampling.method == "clusters" else None
     if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
@@ -89,7 +89,9 @@ def open_for_training(
         store = EventStore.open(data)
         if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters.count:
             return Report(store, (), ())
-        parts: list[Dataset] = [StoredSplit.of(store, split) for split in SPLITS if split in store.splits]
+        further = store.names_of_sets("train")[1:]  # made anew from the first
+        splits = [split for split in dict.fromkeys(store.splits) if split not in further]
+        parts: list[Dataset] = [StoredSplit.of(store, split) for split in splits]
     else:
         parts = [open_dataset(dataset, data, split) for split in SPLITS]
     folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
@@ -169,7 +171,8 @@ class Clusters:
     def __str__(self) -> str:
         """All that the result depends on: without its compiled part our engine gives other clusters."""
         version = f"{CLUSTERING} {library() is not None}" if self.engine == "ours" else ""
-        return f"{self.count} {self.sets} {self.engine} {self.iterations} {version}"
+        sets = f" {self.sets} sets" if self.sets > 1 else ""  # one is what stores had before there were several
+        return f"{self.count} {self.engine} {self.iterations} {version}{sets}"
 
 
 def _prepare(

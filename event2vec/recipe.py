@@ -29,7 +29,7 @@ class DataConfig:
     workers: int = 0
     """Processes that read ahead while the network computes; 0 reads in turn."""
     clusterings: int = 1
-    """Sets of clusters of each recording to train on, which epochs read in turn; random events differ anyway."""
+    """Sets of clusters to make of each recording to train on, read in turn. A store of clusters keeps those it has."""
 
     def __post_init__(self) -> None:
         if self.clusterings < 1:

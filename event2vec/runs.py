@@ -14,7 +14,7 @@ from event2vec import __version__
 from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecError, FileError
 from event2vec.prepare import open_for_training, prepare_digits
-from event2vec.recipe import load_recipe
+from event2vec.recipe import DataConfig, load_recipe
 from event2vec.sampling import Sampling
 from event2vec.store import EventStore
 
@@ -47,8 +47,8 @@ def open_recordings(
         if not (run / FACTS).is_file():
             raise Event2VecError(f"{run} does not say what it was trained on; name the recordings with --data")
         return EventStore.open(read_run(run)["data"])
-    dataset = load_recipe(run / RECIPE).data.dataset if (run / RECIPE).is_file() else "folder"
-    return open_for_training(data, dataset, sampling, workers, progress).store
+    recipe = load_recipe(run / RECIPE).data if (run / RECIPE).is_file() else DataConfig()
+    return open_for_training(data, recipe.dataset, sampling, workers, progress, clusterings=recipe.clusterings).store
 
 
 def raw_source(run: Path) -> str | None:

@@ -127,14 +127,18 @@ class EventStore:
         return self.subset([index for index, split in enumerate(names) if split == name])
 
     def sets(self, name: str) -> tuple["EventStore", ...]:
-        """A split, once for each set of clusters that was made of its recordings (`name_of_set`)."""
-        further = (name_of_set(name, number) for number in itertools.count(2))
+        """A split, once for each set of clusters that was made of its recordings."""
+        sets = {split: self.split(split) for split in self.names_of_sets(name)}
+        for split, one in sets.items():
+            if one.sources != sets[name].sources:
+                raise FileError(self.folder, f"has other recordings in '{split}' than in '{name}'")
+        return tuple(sets.values())
+
+    def names_of_sets(self, name: str) -> list[str]:
+        """The split itself, and those that hold further sets of clusters of its recordings (`name_of_set`)."""
         present = set(self.splits)
-        sets = tuple(map(self.split, (name, *itertools.takewhile(present.__contains__, further))))
-        for number, one in enumerate(sets[1:], start=2):
-            if one.sources != sets[0].sources:
-                raise FileError(self.folder, f"has other recordings in '{name_of_set(name, number)}' than in '{name}'")
-        return sets
+        further = (name_of_set(name, number) for number in itertools.count(2))
+        return [name, *itertools.takewhile(present.__contains__, further)]
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "EventStore":
         """These recordings, in this order."""

@@ -49,10 +49,14 @@ def start_run(
     """
     if is_first_rank() and run.exists() and any(run.iterdir()):
         raise FileError(run, "exists already. Choose another --out, or go on with it: event2vec train --resume")
-    recipe = replace(recipe, model=replace(recipe.model, sensor=store.sensor, classes=len(store.classes)))
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, clusterings=len(store.sets("train"))),  # what it holds, not what was asked for
+        model=replace(recipe.model, sensor=store.sensor, classes=len(store.classes)),
+    )
     objective = build_objective(recipe, store, task)
     taken = take_over(objective.model, init) if init else []
-    if watcher and taken:
+    if watcher and taken and is_first_rank():
         watcher.took_over(taken)
     trainer = _trainer(recipe, store, run, objective, watcher)  # before anything is written: its settings may be wrong
     if is_first_rank():
@@ -76,6 +80,12 @@ def resume_run(
     store = EventStore.open(data or facts["data"])
     if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
         raise FileError(store.folder, f"does not fit the run: it has {len(store.classes)} classes and {store.sensor}")
+    if (sets := len(store.sets("train"))) != recipe.data.clusterings:
+        raise FileError(
+            store.folder,
+            f"does not fit the run: it has {sets} sets of clusters of each recording, the run began with "
+            f"{recipe.data.clusterings}",
+        )
     objective = build_objective(recipe, store, facts["task"])
     last = run / "checkpoints" / LAST
     if not last.exists() and facts["init"]:

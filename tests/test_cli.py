@@ -160,6 +160,17 @@ def folder(tmp_path, make_events):
     return tmp_path / "data"
 
 
+def test_prepare_says_how_many_sets_of_clusters_there_are(folder, tmp_path, capsys):
+    command = ("prepare", "folder", "--root", folder, "--out", tmp_path / "store", "--workers", "1", "--clusters", "8")
+    assert run(*command, "--clusterings", "2") == 0
+    assert "2 sets of clusters of each to train on" in capsys.readouterr().err
+    assert run(*command, "--clusterings", "2", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["recordings"], facts["clusterings"]) == ({"train": 8, "test": 2}, 2)
+    assert run(*command[:-2], "--clusterings", "2") == 2
+    assert "more than 1 need clusters" in capsys.readouterr().err
+
+
 def test_prepare_makes_a_store_and_says_what_is_in_it(folder, tmp_path, capsys):
     (folder / "left" / "notes.doc").write_text("call Anna")
     command = ("prepare", "folder", "--root", folder, "--out", tmp_path / "store", "--workers", "1")
@@ -293,6 +304,22 @@ def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatc
 
     assert run(*command[:-2]) == 0, "a second run gets a number"
     assert (tmp_path / "runs/digits-2/model").is_dir()
+
+
+def test_training_says_how_many_sets_of_clusters_it_reads(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    small = ("--training.epochs", "1", "--model.dim", "16", "--model.hidden", "16", "--model.blocks", "1")
+    clusters = ("--sampling.method", "clusters", "--sampling.length", "8", "--workers", "1", *small)
+    assert run("train", "folder", "--data", "data", "--data.clusterings", "2", *clusters) == 0
+    said = capsys.readouterr().err
+    assert "8 recordings to train on (2 sets of clusters of each) and 2 to test on" in said
+    assert "warning" not in said
+    (store,) = (tmp_path / "cache").iterdir()
+    assert run("train", "folder", "--data", store, *clusters) == 0
+    assert "data.clusterings is 1, and" in capsys.readouterr().err
+    assert run("evaluate", "runs/data", "--data", "data", "--json") == 0
+    assert list((tmp_path / "cache").iterdir()) == [store], "what training prepared is found again"
 
 
 def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):

@@ -13,7 +13,7 @@ import torch
 from conftest import assert_same
 
 import event2vec.prepare as module
-from event2vec import Event2VecError, EventStore, Sampling, Sensor, open_dataset
+from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_events, open_dataset
 from event2vec.prepare import cache_folder, open_for_training, prepare
 
 
@@ -236,7 +236,8 @@ def test_training_data_is_found_again_and_clustered_once(tmp_path, make_events, 
         open_for_training(None, "nmnist", clusters)
 
 
-def test_sets_of_clusters_are_made_of_recordings_to_train_on(root, tmp_path):
+def test_sets_of_clusters_are_made_of_recordings_to_train_on(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PARTS", 2)  # several recordings in each part
     one = prepare(both(root), tmp_path / "one", clusters=8).store
     three = prepare(both(root), tmp_path / "three", clusters=8, clusterings=3).store
     assert {split: three.splits.count(split) for split in set(three.splits)} == {
@@ -257,21 +258,41 @@ def test_sets_of_clusters_are_made_of_recordings_to_train_on(root, tmp_path):
     assert len(three.sets("test")) == 1
 
 
-def test_a_recording_of_another_sensor_is_rejected_once_with_all_its_sets(root, tmp_path, make_events):
+def test_a_recording_of_another_sensor_is_rejected_once_with_all_its_sets(root, tmp_path, make_events, monkeypatch):
     from event2vec import write_events
 
-    write_events(root / "left" / "0.npz", replace(make_events(30), sensor=Sensor(64, 64)))
+    monkeypatch.setattr(module, "PARTS", 2)
+    before = prepare(both(root), tmp_path / "before", clusters=8, clusterings=2).store.sets("train")
+    stranger = before[0].sources[1]
+    write_events(root / stranger, replace(make_events(30), sensor=Sensor(64, 64)))
     report = prepare(both(root), tmp_path / "store", clusters=8, clusterings=2)
-    assert [note.source for note in report.rejected] == ["left/0.npz"]
-    assert len({one.sources for one in report.store.sets("train")}) == 1
+    assert [(note.source, note.split) for note in report.rejected] == [(stranger, "train")]
+    after = report.store.sets("train")
+    assert len(after) == 2
+    for old, new in zip(before, after, strict=True):
+        assert new.sources == (old.sources[0], *old.sources[2:])
+        for index in range(1, len(new)):
+            assert_same(new[index][0], old[index + 1][0])
 
 
 def test_sets_of_clusters_are_made_anew_from_the_first(root, tmp_path, monkeypatch):
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
     sets = prepare(both(root), tmp_path / "sets", clusters=8, clusterings=2).store
-    fewer = open_for_training(sets.folder, "folder", Sampling(method="clusters", length=4), clusterings=3).store
+    few = Sampling(method="clusters", length=4)
+    fewer = open_for_training(sets.folder, "folder", few, clusterings=3).store
     assert [len(one) for one in fewer.sets("train")] == [12, 12, 12]
+    assert_same(fewer.split("train")[5][0], cluster_events(sets.split("train")[5][0], 4))
     assert fewer.splits.count("test") == 4
+    assert open_for_training(fewer.folder, "folder", few, clusterings=9).store.folder == fewer.folder, "has its own"
+
+
+def test_clusters_keep_splits_of_other_names(tmp_path, make_events, monkeypatch):
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    recordings = [(make_events(60, seed=index), 0) for index in range(3)]
+    names = {"sensor": recordings[0][0].sensor, "classes": ["a"], "splits": ["train", "valid", "train 7"]}
+    raw = EventStore.create(tmp_path / "raw", recordings, **names)
+    few = open_for_training(raw.folder, "folder", Sampling(method="clusters", length=8), clusterings=2).store
+    assert few.splits == ("train", "train 2", "valid", "train 7")
 
 
 @pytest.mark.parametrize(("clusters", "clusterings"), [(8, 0), (None, 2)])

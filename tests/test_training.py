@@ -17,7 +17,7 @@ from event2vec.checkpoint import load_any_model
 from event2vec.learner import Learner, learning_rate_factor
 from event2vec.loading import Batches, Recordings, collate, steps_in_epoch
 from event2vec.objectives import ObjectiveConfig
-from event2vec.recipe import DataConfig, TrainerConfig, TrainingConfig
+from event2vec.recipe import DataConfig, TrainerConfig, TrainingConfig, load_recipe
 from event2vec.runs import append_row, read_rows, read_run
 from event2vec.training import resume_run, start_run
 
@@ -331,11 +331,30 @@ def test_a_recording_is_drawn_by_its_round_and_index(store):
 
 
 def test_sets_of_clusters_take_turns(store):
-    sets = tuple(store.subset([number]) for number in range(3))
+    sets = tuple(store.subset([number, number + 3]) for number in range(3))
     recordings = Recordings(sets, Sampling(method="clusters", length=1000), seed=0)
-    seen = [recordings[draw, 0][0].t for draw in range(4)]
-    assert all(torch.equal(t, sets[draw % 3][0][0].t) for draw, t in enumerate(seen))
-    assert not torch.equal(seen[0], seen[1])
+    for index, turns in ((0, (0, 1, 2, 0)), (1, (1, 2, 0, 1))):
+        for draw, turn in enumerate(turns):
+            assert torch.equal(recordings[draw, index][0].t, sets[turn][index][0].t)
+    assert not torch.equal(sets[0][0][0].t, sets[1][0][0].t)
+
+
+def test_training_reads_all_sets_and_goes_on_with_as_many(tmp_path, monkeypatch):
+    recordings = [(make_recording(12, seed=index), index % 3) for index in range(12)]
+    splits = ["train", "train 2"] * 6
+    sources = [str(index // 2) for index in range(12)]
+    names = {"sensor": SMALL, "classes": ["a", "b", "c"]}
+    two = EventStore.create(tmp_path / "two", recordings, splits=splits, sources=sources, **names)
+    seen = []
+    read = Recordings.__getitem__
+    monkeypatch.setattr(Recordings, "__getitem__", lambda self, key: seen.append(self.sets) or read(self, key))
+    recipe = replace(RECIPE, sampling=Sampling(method="clusters", length=16))
+    start_run(recipe, two, tmp_path / "run", "train")
+    assert [one.rows.tolist() for one in seen[0]] == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11]]
+    assert load_recipe(tmp_path / "run/recipe.yaml").data.clusterings == 2, "what the store holds"
+    one = EventStore.create(tmp_path / "one", recordings, **names)
+    with pytest.raises(Event2VecError, match="it has 1 sets of clusters of each recording, the run began with 2"):
+        resume_run(tmp_path / "run", data=one.folder)
 
 
 def test_the_learning_rate_warms_up_and_cools_down():

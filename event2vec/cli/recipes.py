@@ -93,7 +93,7 @@ def start(
     report = _open_data(recipe, data, workers, wait=not is_first_rank())
     run = Path(out) if out else free_name(_run_name(recipe, data))
     if is_first_rank():
-        _introduce(report, run)
+        _introduce(recipe, report, run)
     with _stoppable(run, task), TrainingProgress() as watcher:
         source = Path(data) if data else None
         start_run(recipe, report.store, run, task, Path(init) if init else None, watcher, source)
@@ -101,13 +101,19 @@ def start(
     return run
 
 
-def _introduce(report: "Report", run: Path) -> None:
+def _introduce(recipe: "Recipe", report: "Report", run: Path) -> None:
     store = report.store
     for note in report.rejected[:SHOWN]:
         print(f"event2vec: warning: not used: {note.source}: {note.message}", file=sys.stderr)
     if len(report.rejected) > SHOWN:
         print(f"event2vec: warning: {len(report.rejected) - SHOWN} more not used, see {store.folder}", file=sys.stderr)
     sets = len(store.sets("train"))
+    if sets != recipe.data.clusterings:
+        print(
+            f"event2vec: warning: data.clusterings is {recipe.data.clusterings}, and {store.folder} has each recording "
+            f"{sets} time(s); that is what is read",
+            file=sys.stderr,
+        )
     of_each = f" ({sets} sets of clusters of each)" if sets > 1 else ""
     counts = {split: f"{store.splits.count(split):,}" for split in ("train", "test")}
     print(

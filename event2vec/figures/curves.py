@@ -29,8 +29,9 @@ def draw_curves(rows: list[dict[str, float]], path: Path, title: str) -> None:
             if any(value is not None for value in values):
                 line = [float("nan") if value is None else scale * value for value in values]
                 axis.plot(epochs, line, style, color=colour, marker=marker, label=f"{split} recordings")
-        if name == "loss" and "train_loss_of_mean" in rows[0]:
-            mean = [row["train_loss_of_mean"] for row in rows]
+        mean_of = "test_loss_of_mean" if "test_loss_of_mean" in rows[0] else "train_loss_of_mean"
+        if name == "loss" and mean_of in rows[0]:
+            mean = [row[mean_of] for row in rows]
             axis.plot(epochs, mean, ":", color="grey", marker=marker, label="predicting the mean")
         axis.set(xlabel="epoch", ylabel=TITLES[name])
         axis.grid(alpha=0.3)
