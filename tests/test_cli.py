@@ -340,6 +340,8 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("train", "digit"), "unknown recipe 'digit' (did you mean digits?)"),
         (("train", "folder"), "--data is missing"),
         (("train", "folder", "--data", "nowhere"), "nowhere: does not exist"),
+        (("train", "digits", "--data.worker", "3"), "unknown option --data.worker, did you mean --data.workers?"),
+        (("train", "digits", "--data.worker=3"), "unknown option --data.worker, did you mean --data.workers?"),
         (("train", "digits", "--model.blocs", "3"), "unknown option --model.blocs, did you mean --model.blocks?"),
         (("train", "digits", "--training.epochs", "many"), "training.epochs must be a whole number, got 'many'"),
         (("train", "digits", "--resume", "run"), "leave RECIPE out"),

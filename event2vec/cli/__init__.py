@@ -8,7 +8,7 @@ import warnings
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn
 
-from jsonargparse import ArgumentParser, DefaultHelpFormatter
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from event2vec import __version__
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
-        options = build_parser(arguments[0] if arguments else "").parse_args(arguments)
+        options = build_parser(arguments[0] if arguments else "").parse(arguments)
         tune_cpu()
         status = import_module(f"event2vec.cli.{options.verb}").run(options[options.verb])
         sys.stdout.flush()
@@ -71,17 +71,24 @@ class Help(DefaultHelpFormatter):
 class Parser(ArgumentParser):
     """A wrong call gets one line, and the place where the right ones are explained."""
 
-    options: ClassVar[list[str]] = []  # of the verb that was called
+    verb: ClassVar[str] = ""  # that was called
+    options: ClassVar[list[str]] = []  # of that verb
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, formatter_class=Help, **settings)
 
+    def parse(self, arguments: list[str]) -> Namespace:
+        """jsonargparse takes --data.clustering, a slip, for a part of --data; here it is an unknown option."""
+        for name in (argument.partition("=")[0] for argument in arguments):
+            if name.startswith("--") and "." in name and name not in Parser.options:
+                self.error(f"unrecognized arguments: {name}")
+        return self.parse_args(arguments)
+
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         message = " ".join(message.split()).rstrip(".")
-        verb = next((verb for verb in VERBS if self.prog.endswith(f" {verb}")), "")
+        verb = Parser.verb
         # jsonargparse puts the verb before its own names: prepare.out is OUT or --out to the person who types it.
-        if key := re.search(rf"(required: |Parser key \")({'|'.join(VERBS)})\.", message):
-            verb = key[2]
+        if verb and re.search(rf"(required: |Parser key \"){verb}\.", message):
             message = message.replace(f"{verb}.", "")
         if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
             near = difflib.get_close_matches(unknown[1], Parser.options, n=1)
@@ -91,8 +98,9 @@ class Parser(ArgumentParser):
         sys.exit(2)
 
 
-def build_parser(wanted: str) -> ArgumentParser:
+def build_parser(wanted: str) -> Parser:
     """The parser of all verbs; only the one that is wanted loads its arguments, so that --help is quick."""
+    Parser.verb, Parser.options = wanted if wanted in VERBS else "", []
     parser = Parser(
         prog="event2vec",
         description="Read event-camera recordings the way a language model reads words.",
