@@ -80,7 +80,7 @@ def resume_run(
     store = EventStore.open(data or facts["data"])
     if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
         raise FileError(store.folder, f"does not fit the run: it has {len(store.classes)} classes and {store.sensor}")
-    if (sets := len(store.sets("train"))) != recipe.data.clusterings:
+    if (sets := len(store.names_of_sets("train"))) != recipe.data.clusterings:
         raise FileError(
             store.folder,
             f"does not fit the run: it has {sets} sets of clusters of each recording, the run began with "

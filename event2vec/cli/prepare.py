@@ -83,7 +83,7 @@ def _facts(report: "Report") -> dict[str, Any]:
     return {
         "store": str(store.folder),
         "recordings": {split: store.splits.count(split) for split in SPLITS if split in store.splits},
-        "clusterings": len(store.sets("train")) if "train" in store.splits else 1,
+        "clusterings": len(store.names_of_sets("train")),
         "events": int(store.offsets[-1]),
         "classes": len(store.classes),
         "width": store.sensor.width,

@@ -107,7 +107,7 @@ def _introduce(recipe: "Recipe", report: "Report", run: Path) -> None:
         print(f"event2vec: warning: not used: {note.source}: {note.message}", file=sys.stderr)
     if len(report.rejected) > SHOWN:
         print(f"event2vec: warning: {len(report.rejected) - SHOWN} more not used, see {store.folder}", file=sys.stderr)
-    sets = len(store.sets("train"))
+    sets = len(store.names_of_sets("train"))
     if sets != recipe.data.clusterings:
         print(
             f"event2vec: warning: data.clusterings is {recipe.data.clusterings}, and {store.folder} has each recording "
