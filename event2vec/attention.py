@@ -54,8 +54,8 @@ def forgetting_attention(
     so that the two large numbers cancel before anything small is added. What is added to a whole row leaves softmax as
     it was, so C_i needs only its first column.
 
-    On a CPU, weights between 1e-45 and 1e-38 make the kernel's gradients many times slower, unless `tune_cpu` was
-    called before torch's first parallel operation, as the command line does.
+    On some CPUs, weights between 1e-45 and 1e-38 make the kernel's gradients many times slower. Training therefore
+    goes back through `flush_denormals`, and the command line calls `tune_cpu`.
     """
     width = q.shape[-1]
     dtype = _kernel_dtype(q)

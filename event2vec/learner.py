@@ -16,6 +16,7 @@ from event2vec.atomic import whole_file
 from event2vec.checkpoint import save_model
 from event2vec.errors import Event2VecError
 from event2vec.loading import STEPS, Batch, Batches, Recordings, collate, steps_in_epoch
+from event2vec.machine import flush_denormals
 from event2vec.objectives import Objective, Outcome
 from event2vec.randomness import seeded
 from event2vec.recipe import Recipe, TrainingConfig
@@ -103,6 +104,10 @@ class Learner(pl.LightningModule):
         self._add("train", outcome)
         self.log("train/loss_step", outcome.loss.detach(), sync_dist=True)
         return outcome.loss
+
+    def backward(self, loss: Tensor, *arguments: Any, **settings: Any) -> None:
+        with flush_denormals():
+            super().backward(loss, *arguments, **settings)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         self.step_ended = time.perf_counter()  # after all callbacks: a checkpoint is no waiting for data

@@ -1,6 +1,7 @@
 """One page about a run: data, training, accuracy, mistakes, robustness, attention, embedding, speed, how to repeat it.
 
-The page is one file. Pictures and events lie in it as text, and nothing is loaded from elsewhere.
+The page is one file. Pictures and events lie in it as text, and nothing is loaded from elsewhere. It is written again
+after each section, so that a crash late in the work leaves all that was found before.
 """
 
 import base64
@@ -8,9 +9,10 @@ import html
 import json
 import shlex
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,11 @@ from numpy.typing import NDArray
 from event2vec.atomic import whole_file
 from event2vec.benchmark.model import measure_speed
 from event2vec.checkpoint import load_model
-from event2vec.errors import FileError
+from event2vec.errors import Event2VecWarning, FileError
 from event2vec.evaluate import SEED, Evaluation, classify_store, evaluate, sweep_events, sweep_resolution
 from event2vec.events import Events
 from event2vec.figures.attention_maps import draw_attention
-from event2vec.figures.clips import Clip, make_clip
+from event2vec.figures.clips import make_clip
 from event2vec.figures.confusion import draw_confusion
 from event2vec.figures.curves import draw_curves, draw_sweep
 from event2vec.figures.embedding_maps import draw_embedding_maps
@@ -41,7 +43,7 @@ from event2vec.runs import (
     read_rows,
     read_run,
 )
-from event2vec.stages import Progress, Stage, silently
+from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
 
 PAGE = Path(__file__).parent / "page"
@@ -51,14 +53,47 @@ ATTENTION = 2  # recordings whose attention is drawn block by block
 
 
 @dataclass(frozen=True)
-class Findings:
-    """All that the page shows of a network, beside its pictures."""
+class Report:
+    """A page that was written, and what could not be put on it."""
 
+    page: Path
     evaluation: Evaluation
-    events: list[dict[str, Any]]  # accuracy by the number of events
-    resolution: list[dict[str, Any]]  # and by the pixels along each side
-    speed: dict[str, float]
-    clips: list[Clip]
+    problems: dict[str, str]  # the title of a section, and why it is missing
+
+
+@dataclass(frozen=True)
+class Study:
+    """A run, and all that the page shows of it: each thing is found out when it is first asked for."""
+
+    run: Path
+    model: Classifier
+    whole: EventStore  # all splits, as the network reads them
+    raw: EventStore  # test recordings with all their events
+    repeats: int
+    stage: Stage
+
+    @property
+    def store(self) -> EventStore:
+        return self.whole.split("test")
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        with self.stage("evaluating") as progress:
+            return evaluate(self.model, self.store, self.repeats, progress=progress)
+
+    @cached_property
+    def chosen(self) -> list[int]:
+        """Test recordings to look at."""
+        with self.stage("choosing recordings") as progress:
+            answers = classify_store(self.model, self.store, 0, 32, progress).argmax(axis=1)
+        return _choose(self.store, answers)
+
+    def tokens(self, index: int) -> Events:
+        """What the network reads of a recording in the first draw of the evaluation."""
+        return self.model.sampling.shorten(self.store[index][0], seeded(SEED, 0, index))
+
+    def truth(self, index: int) -> str:
+        return self.store.classes[int(self.store.labels[index])]
 
 
 def write_report(
@@ -68,8 +103,8 @@ def write_report(
     workers: int = 1,
     stage: Stage = silently,
     data: str | None = None,
-) -> Findings:
-    """Evaluate a run in every way, draw it, and write the page.
+) -> Report:
+    """Evaluate a run in every way, draw it, and write the page. A section that fails says so, and the rest is made.
 
     `stage` is told what goes on; `data` says where the recordings are now, if they were moved.
     """
@@ -78,40 +113,123 @@ def write_report(
     with stage("opening recordings") as progress:
         whole = open_recordings(run, data, model.sampling, workers, progress)
         raw = open_raw_recordings(run, data, workers, progress).split("test")
-    store = whole.split("test")
-    if raw.sources != store.sources:
+    study = Study(run, model, whole, raw, repeats, stage)
+    if raw.sources != study.store.sources:
         raise FileError(raw.folder, f"does not have the test recordings of {whole.folder}; name them with --data")
-    found = _find(model, store, raw, repeats, stage)
-    with tempfile.TemporaryDirectory() as folder, stage("drawing") as progress:
-        pictures = _draw(run, model, store, raw, found, Path(folder), progress)
-        page = _page(run, model, whole, raw, found, pictures)
-    with whole_file(path) as temporary:
-        temporary.write_text(page, "utf-8")
-    return found
+    sections, problems = dict.fromkeys(SECTIONS, "<p class=wrong>Not made yet.</p>"), {}
+    for title, make in SECTIONS.items():
+        try:
+            sections[title] = make(study)
+        except Exception as error:  # whatever it is, the other sections are worth having
+            problems[title] = " ".join(f"{error or type(error).__name__}".split())
+            warnings.warn(f"the section '{title}' could not be made: {problems[title]}", Event2VecWarning, stacklevel=2)
+            sections[title] = f"<p class=wrong>This could not be made: {html.escape(problems[title])}</p>"
+        with whole_file(path) as temporary:
+            temporary.write_text(_page(study, sections), "utf-8")
+    return Report(path, study.evaluation, problems)
 
 
-def _find(model: Classifier, store: EventStore, raw: EventStore, repeats: int, stage: Stage) -> Findings:
-    with stage("evaluating") as progress:
-        evaluation = evaluate(model, store, repeats, progress=progress)
-    with stage("fewer and more events") as progress:
+def _page(study: Study, sections: Mapping[str, str]) -> str:
+    evaluation, name = study.evaluation, html.escape(study.run.resolve().name)
+    links = "".join(f"<a href='#s{number}'>{title}</a>" for number, title in enumerate(sections))
+    body = "".join(
+        f"<h2 id='s{number}'>{title}</h2>{content}" for number, (title, content) in enumerate(sections.items())
+    )
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title>"
+        "<meta name=viewport content='width=device-width'><link rel=icon href='data:,'>"
+        f"<style>{(PAGE / 'style.css').read_text('utf-8')}</style>"
+        f"<h1>{name}</h1><p class=lead>Recognises <b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} test "
+        f"recordings of {len(evaluation.class_names)} classes, with {count_parameters(study.model):,} parameters.</p>"
+        f"<nav>{links}</nav>{body}<script>{(PAGE / 'player.js').read_text('utf-8')}</script></html>\n"
+    )
+
+
+def _choose(store: EventStore, answers: NDArray[np.int64]) -> list[int]:
+    """The first recording of each class, and the first mistakes; none without events."""
+    labels = np.where(store.lengths > 0, store.labels, -1)
+    firsts = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels[labels >= 0])[:CLASSES]]
+    mistakes = [int(index) for index in np.flatnonzero((labels >= 0) & (labels != answers)) if index not in firsts]
+    return firsts + mistakes[:MISTAKES]
+
+
+def _picture(name: str, draw: Callable[[Path], Any]) -> str:
+    """A picture as an element of the page. Lines and letters are best as SVG; pixels and many points as PNG."""
+    kind = "svg+xml" if name.endswith(".svg") else "png"
+    with tempfile.TemporaryDirectory() as folder:
+        draw(Path(folder) / name)
+        data = base64.b64encode((Path(folder) / name).read_bytes()).decode("ascii")
+    return f"<p><img alt='{name.partition('.')[0]}' src='data:image/{kind};base64,{data}'></p>"
+
+
+def _player(study: Study) -> str:
+    with study.stage("following attention") as progress:
+        clips = []
+        for index in study.chosen:
+            clips.append(make_clip(study.model, study.tokens(index), study.raw[index][0], study.truth(index)))
+            progress(len(clips), len(study.chosen))
+    data = json.dumps([clip.facts() for clip in clips]).replace("<", "\\u003c")  # which could end the script element
+    page = (PAGE / "player.html").read_text("utf-8")
+    return f'{page}<script type="application/json" id=clips>{data}</script>'
+
+
+def _data(study: Study) -> str:
+    whole, raw = study.whole, study.raw
+    parts = {split: np.asarray([name == split for name in whole.splits]) for split in ("train", "test")}
+    rows = [
+        [name, *(f"{int((whole.labels[rows] == label).sum()):,}" for rows in parts.values())]
+        for label, name in enumerate(whole.classes)
+    ]
+    lengths = np.sort(raw.lengths)
+    durations = np.sort([raw[index][0].duration / 1e3 for index in range(0, len(raw), -(-len(raw) // 100))])
+    facts = (
+        f"<p>Sensor {whole.sensor}. Test recordings have {lengths[0]:,} to {lengths[-1]:,} events (median "
+        f"{lengths[len(lengths) // 2]:,}) and take a median of {durations[len(durations) // 2]:,.0f} ms.</p>"
+    )
+    samples = _picture("samples.png", lambda path: draw_samples(raw, path))
+    return facts + _table(["class", "to train on", "to test on"], rows) + samples
+
+
+def _training(study: Study) -> str:
+    facts, config, sampling = read_run(study.run), study.model.config, study.model.sampling
+    kept = study.run / METRICS
+    rows = read_rows(kept) if kept.is_file() else []
+    minutes = sum(row.get("seconds", 0) for row in rows) / 60
+    took = f" {len(rows)} epochs took {minutes:.1f} minutes." if rows else ""
+    begun = f" It began from {html.escape(str(facts['init']))}." if facts.get("init") else ""
+    curves = "<p>The run has no metrics.</p>"
+    if rows:
+        curves = _picture("curves.svg", lambda path: draw_curves(rows, path, "Training, epoch by epoch"))
+    return (
+        f"{curves}<p>{config.blocks} blocks of width {config.dim} with {config.heads} heads read {sampling.length} "
+        f"{'clusters' if sampling.method == 'clusters' else 'random events'} of each recording.{took}{begun}</p>"
+    )
+
+
+def _accuracy(study: Study) -> str:
+    evaluation = study.evaluation
+    rows = [[name, "-" if share is None else f"{share:.1%}"] for name, share in evaluation.per_class.items()]
+    draws = f"Mean and deviation over {evaluation.repeats} draws of the events." if evaluation.repeats > 1 else ""
+    best = f" Among the best five: {evaluation.top5:.1%}." if evaluation.top5 is not None else ""
+    lead = f"<p><b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} recordings. {draws}{best}</p>"
+    confusion = _picture(
+        "confusion.svg",
+        lambda path: draw_confusion(evaluation.confusion, evaluation.class_names, path, "Test recordings"),
+    )
+    return lead + _table(["class", "recognised"], rows) + confusion
+
+
+def _robustness(study: Study) -> str:
+    model, raw = study.model, study.raw
+    with study.stage("fewer and more events") as progress:
         events = sweep_events(model, raw, _event_counts(model), SWEEP_DRAWS, progress=progress)
-    with stage("fewer pixels") as progress:
+    with study.stage("fewer pixels") as progress:
         resolution = sweep_resolution(model, raw, _sides(raw), SWEEP_DRAWS, progress=progress)
-    with stage("choosing recordings") as progress:
-        answers = classify_store(model, store, 0, 32, progress).argmax(axis=1)
-        chosen = _choose(store, answers)
-        clips = [
-            make_clip(model, _tokens(model, store, index), raw[index][0], store.classes[store.labels[index]])
-            for index in chosen
-        ]
-    with stage("measuring speed"):
-        speed = measure_speed(model, [raw[index][0] for index in chosen])
-    return Findings(evaluation, events, resolution, speed, clips)
-
-
-def _tokens(model: Classifier, store: EventStore, index: int) -> Events:
-    """What the network reads of a recording in the first draw of the evaluation."""
-    return model.sampling.shorten(store[index][0], seeded(SEED, 0, index))
+    return (
+        "<p>The same network, not trained again, on fewer or more events of each recording, and on events moved to a "
+        f"coarser grid of pixels.</p><div class=pair><div>{_sweep(events, 'events', 'Fewer and more events')}</div>"
+        f"<div>{_sweep(resolution, 'resolution', 'Fewer pixels')}</div></div>"
+    )
 
 
 def _event_counts(model: Classifier) -> list[int]:
@@ -126,146 +244,15 @@ def _sides(store: EventStore) -> list[int]:
     return [*(2**power for power in range(side.bit_length()) if 2**power < 0.85 * side), side]
 
 
-def _choose(store: EventStore, answers: NDArray[np.int64]) -> list[int]:
-    """The first recording of each class, and the first mistakes; none without events."""
-    labels = np.where(store.lengths > 0, store.labels, -1)
-    firsts = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels[labels >= 0])[:CLASSES]]
-    mistakes = [int(index) for index in np.flatnonzero((labels >= 0) & (labels != answers)) if index not in firsts]
-    return firsts + mistakes[:MISTAKES]
-
-
-def _draw(
-    run: Path,
-    model: Classifier,
-    store: EventStore,
-    raw: EventStore,
-    found: Findings,
-    folder: Path,
-    progress: Progress,
-) -> dict[str, str]:
-    """Each picture as an element of the page. Lines and letters as SVG; pixels and many points as PNG."""
-    drawings: dict[str, Callable[[Path], Any]] = {
-        "samples.png": lambda path: draw_samples(raw, path),
-        "confusion.svg": lambda path: draw_confusion(
-            found.evaluation.confusion, found.evaluation.class_names, path, "Test recordings"
-        ),
-        "events.svg": lambda path: draw_sweep(found.events, "events", path, "Fewer and more events"),
-        "resolution.svg": lambda path: draw_sweep(found.resolution, "resolution", path, "Fewer pixels"),
-        "embedding.png": lambda path: draw_embedding_maps({run.resolve().name: model}, path),
-    }
-    if (run / METRICS).is_file():
-        drawings["curves.svg"] = lambda path: draw_curves(read_rows(run / METRICS), path, "Training, epoch by epoch")
-    if model.config.attention == "forgetting":
-        for index in range(min(ATTENTION, len(store))):
-            drawings[f"attention_{index + 1}.png"] = partial(_draw_recording, model, store, index)
-    pictures = {}
-    for number, (name, draw) in enumerate(drawings.items()):
-        draw(folder / name)
-        pictures[name.partition(".")[0]] = _image(folder / name)
-        progress(number + 1, len(drawings))
-    return pictures
-
-
-def _draw_recording(model: Classifier, store: EventStore, index: int, path: Path) -> None:
-    truth = store.classes[int(store.labels[index])]
-    draw_attention(
-        model, _tokens(model, store, index), f"Attention to test recording {index + 1}, of class {truth}", path
-    )
-
-
-def _image(path: Path) -> str:
-    kind = "svg+xml" if path.suffix == ".svg" else "png"
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
-    return f"<p><img alt='{path.stem}' src='data:image/{kind};base64,{data}'></p>"
-
-
-def _page(
-    run: Path, model: Classifier, whole: EventStore, raw: EventStore, found: Findings, pictures: Mapping[str, str]
-) -> str:
-    evaluation, name = found.evaluation, html.escape(run.resolve().name)
-    sections = {
-        "Watch it read": _player(found.clips),
-        "Data": _data(whole, raw) + pictures["samples"],
-        "Training": pictures.get("curves", "<p>The run has no metrics.</p>") + _training(run, model),
-        "Accuracy": _classes(evaluation) + pictures["confusion"],
-        "Robustness": _robustness(found, pictures),
-        "What it attends to": _attention(pictures),
-        "What its embedding learnt": _embedding(pictures),
-        "Speed on this machine": _speed(found.speed),
-        "How to repeat it": _repeat(run),
-    }
-    links = "".join(f"<a href='#s{number}'>{title}</a>" for number, title in enumerate(sections))
-    body = "".join(
-        f"<h2 id='s{number}'>{title}</h2>{content}" for number, (title, content) in enumerate(sections.items())
-    )
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title>"
-        "<meta name=viewport content='width=device-width'><link rel=icon href='data:,'>"
-        f"<style>{(PAGE / 'style.css').read_text('utf-8')}</style>"
-        f"<h1>{name}</h1><p class=lead>Recognises <b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} test "
-        f"recordings of {len(evaluation.class_names)} classes, with {count_parameters(model):,} parameters.</p>"
-        f"<nav>{links}</nav>{body}<script>{(PAGE / 'player.js').read_text('utf-8')}</script></html>\n"
-    )
-
-
-def _player(clips: Sequence[Clip]) -> str:
-    data = json.dumps([clip.facts() for clip in clips]).replace("<", "\\u003c")  # which could end the script element
-    page = (PAGE / "player.html").read_text("utf-8")
-    return f'{page}<script type="application/json" id=clips>{data}</script>'
-
-
-def _data(whole: EventStore, raw: EventStore) -> str:
-    parts = {split: np.asarray([name == split for name in whole.splits]) for split in ("train", "test")}
-    rows = [
-        [name, *(f"{int((whole.labels[rows] == label).sum()):,}" for rows in parts.values())]
-        for label, name in enumerate(whole.classes)
+def _sweep(rows: list[dict[str, Any]], kind: str, title: str) -> str:
+    head = {"events": "events", "resolution": "pixels along each side"}[kind]
+    spread = any(row["accuracy_std"] for row in rows)
+    cells = [
+        [_point(row, kind), f"{100 * row['accuracy']:.1f}" + (f" ± {100 * row['accuracy_std']:.1f}" if spread else "")]
+        for row in rows
     ]
-    lengths = np.sort(raw.lengths)
-    durations = np.sort([raw[index][0].duration / 1e3 for index in range(0, len(raw), -(-len(raw) // 100))])
-    facts = (
-        f"<p>Sensor {whole.sensor}. A test recording has {lengths[0]:,} to {lengths[-1]:,} events, "
-        f"{lengths[len(lengths) // 2]:,} in the middle, and takes {durations[len(durations) // 2]:,.0f} ms.</p>"
-    )
-    return facts + _table(["class", "to train on", "to test on"], rows)
-
-
-def _training(run: Path, model: Classifier) -> str:
-    facts = read_run(run)
-    config, sampling = model.config, model.sampling
-    rows = read_rows(run / METRICS) if (run / METRICS).is_file() else []
-    minutes = sum(row.get("seconds", 0) for row in rows) / 60
-    took = f" {len(rows)} epochs took {minutes:.1f} minutes." if rows else ""
-    begun = f" It began from {html.escape(str(facts['init']))}." if facts.get("init") else ""
-    return (
-        f"<p>{config.blocks} blocks of width {config.dim} with {config.heads} heads read {sampling.length} "
-        f"{'clusters' if sampling.method == 'clusters' else 'random events'} of each recording.{took}{begun}</p>"
-    )
-
-
-def _classes(evaluation: Evaluation) -> str:
-    rows = [[name, "-" if share is None else f"{share:.1%}"] for name, share in evaluation.per_class.items()]
-    draws = f"Mean and deviation over {evaluation.repeats} draws of the events." if evaluation.repeats > 1 else ""
-    best = f" Among the best five: {evaluation.top5:.1%}." if evaluation.top5 is not None else ""
-    lead = f"<p><b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} recordings. {draws}{best}</p>"
-    return lead + _table(["class", "recognised"], rows)
-
-
-def _robustness(found: Findings, pictures: Mapping[str, str]) -> str:
-    tables = [
-        _table(
-            [title, "accuracy (%)"],
-            [[_point(row, kind), f"{100 * row['accuracy']:.1f}{_spread(found, row)}"] for row in rows],
-        )
-        for kind, title, rows in (
-            ("events", "events", found.events),
-            ("resolution", "pixels along each side", found.resolution),
-        )
-    ]
-    return (
-        "<p>The same network, not trained again, on fewer or more events of each recording, and on events moved to a "
-        f"coarser grid of pixels.</p><div class=pair><div>{pictures['events']}{tables[0]}</div>"
-        f"<div>{pictures['resolution']}{tables[1]}</div></div>"
-    )
+    curve = _picture(f"{kind}.svg", lambda path: draw_sweep(rows, kind, path, title))
+    return curve + _table([head, "accuracy (%)"], cells)
 
 
 def _point(row: Mapping[str, Any], kind: str) -> str:
@@ -273,35 +260,43 @@ def _point(row: Mapping[str, Any], kind: str) -> str:
     return f"{row[kind]:,} (most have {row['events_read']:,})" if fewer else f"{row[kind]:,}"
 
 
-def _spread(found: Findings, row: Mapping[str, Any]) -> str:
-    return f" ± {100 * row['accuracy_std']:.1f}" if found.evaluation.repeats > 1 else ""
-
-
-def _attention(pictures: Mapping[str, str]) -> str:
-    drawn = [picture for name, picture in pictures.items() if name.startswith("attention")]
-    if not drawn:
+def _attention(study: Study) -> str:
+    if study.model.config.attention != "forgetting":
         return "<p>Gated linear attention has no weights to draw.</p>"
+    drawn = [
+        _picture(f"attention_{index + 1}.png", partial(_draw_recording, study, index))
+        for index in range(min(ATTENTION, len(study.store)))
+    ]
     return (
         "<p>What each token receives in each block, over the sensor and over time; 1 is its equal share.</p>"
         + "".join(drawn)
     )
 
 
-def _embedding(pictures: Mapping[str, str]) -> str:
+def _draw_recording(study: Study, index: int, path: Path) -> None:
+    title = f"Attention to test recording {index + 1}, of class {study.truth(index)}"
+    draw_attention(study.model, study.tokens(index), title, path)
+
+
+def _embedding(study: Study) -> str:
+    maps = _picture("embedding.png", lambda path: draw_embedding_maps({study.run.resolve().name: study.model}, path))
     return (
         "<p>The vector of each pixel. Principal components as colours: where colours are smooth, pixels side by side "
-        f"have similar vectors.</p>{pictures['embedding']}"
+        f"have similar vectors.</p>{maps}"
     )
 
 
-def _speed(speed: Mapping[str, float]) -> str:
+def _speed(study: Study) -> str:
+    with study.stage("measuring speed"):
+        speed = measure_speed(study.model, [study.raw[index][0] for index in study.chosen])
     rows = [[name, f"{value:,.1f}"] for name, value in speed.items()]
     here = environment()
     machine = html.escape(f"torch {here['torch']} with {here['threads']} threads on {here['machine']}")
     return f"{_table(['', 'here'], rows)}<p class=note>Measured with {machine}.</p>"
 
 
-def _repeat(run: Path) -> str:
+def _repeat(study: Study) -> str:
+    run = study.run
     facts = read_run(run)
     options = {"--data": raw_source(run), "--init": facts["init"], "--out": f"{run}-again"}
     given = [part for name, value in options.items() if value for part in (name, value)]
@@ -319,3 +314,16 @@ def _repeat(run: Path) -> str:
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}' for cell in row)}" for row in rows)
     return f"<table><tr>{''.join(f'<th>{html.escape(head)}' for head in heads)}{cells}</table>"
+
+
+SECTIONS: dict[str, Callable[[Study], str]] = {
+    "Watch it read": _player,
+    "Data": _data,
+    "Training": _training,
+    "Accuracy": _accuracy,
+    "Robustness": _robustness,
+    "What it attends to": _attention,
+    "What its embedding learnt": _embedding,
+    "Speed on this machine": _speed,
+    "How to repeat it": _repeat,
+}

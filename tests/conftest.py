@@ -34,12 +34,6 @@ def make_events() -> Callable[..., Events]:
 
 
 @pytest.fixture(autouse=True)
-def _ordinary_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line flushes tiny numbers to 0 in its process; hypothesis, in the same one here, needs them."""
-    monkeypatch.setattr("event2vec.machine.tune_cpu", lambda: None)
-
-
-@pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 

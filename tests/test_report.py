@@ -2,13 +2,15 @@
 
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from conftest import make_recording
 
-from event2vec import Event2VecError, EventStore, Sensor, load_recipe
+from event2vec import Event2VecError, Event2VecWarning, EventStore, Sensor, load_recipe
 from event2vec.report import _choose, _sides, write_report
 from event2vec.training import start_run
 
@@ -82,6 +84,37 @@ def test_what_is_no_run_is_one_clear_line(run, tmp_path):
     assert not (tmp_path / "report.html").exists()
     write_report(tmp_path / "moved", tmp_path / "report.html", repeats=1, data=str(run.parent / "store"))
     assert (tmp_path / "report.html").exists()
+
+
+def test_a_section_that_fails_says_so_and_the_others_are_made(run, tmp_path, monkeypatch):
+    def fail(*_):
+        raise MemoryError("no room left")
+
+    monkeypatch.setattr("event2vec.report.measure_speed", fail)
+    with pytest.warns(Event2VecWarning, match="'Speed on this machine' could not be made: no room left"):
+        report = write_report(run, tmp_path / "report.html", repeats=1)
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert report.problems == {"Speed on this machine": "no room left"}
+    assert "could not be made: no room left" in text
+    assert "dataset: folder" in text, "the section after it is there"
+
+
+CRASH = """
+import os, sys
+from pathlib import Path
+import event2vec.report as report
+report.SECTIONS["Speed on this machine"] = lambda study: os.abort()
+report.write_report(Path(sys.argv[1]), Path(sys.argv[2]), repeats=1)
+"""
+
+
+def test_a_process_that_dies_late_leaves_what_it_had_found(run, tmp_path):
+    page = tmp_path / "report.html"
+    done = subprocess.run([sys.executable, "-c", CRASH, run, page], capture_output=True, check=False)
+    assert done.returncode < 0
+    text = page.read_text("utf-8")
+    assert text.count("<img") == 8
+    assert text.count("Not made yet.") == 2
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from event2vec.attention import forgetting_attention, forgetting_weights
 from event2vec.benchmark.measure import best_seconds, peak_bytes
-from event2vec.machine import tune_cpu
+from event2vec.machine import flush_denormals, tune_cpu
 
 SHAPES = [(8, 2, 1024, 32), (1, 2, 4096, 32), (8, 6, 1024, 32), (1, 2, 16384, 32)]
 WRITTEN_OUT_UP_TO = 4096  # beyond, its matrix of weights alone is gigabytes
@@ -62,7 +62,8 @@ def _run(name: str, inputs: list[Tensor]) -> None:
     with torch.set_grad_enabled(gradients):
         seen = SIDES[name](*inputs)
         if gradients:
-            torch.autograd.grad(seen.sum(), inputs, allow_unused=True)
+            with flush_denormals():
+                torch.autograd.grad(seen.sum(), inputs, allow_unused=True)
 
 
 def _run_on(name: str, shape: tuple[int, ...], gradients: bool) -> None:

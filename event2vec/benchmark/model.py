@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events, Sensor
-from event2vec.machine import tune_cpu
+from event2vec.machine import flush_denormals, tune_cpu
 from event2vec.model import Classifier, ModelConfig, build_model, count_parameters
 from event2vec.recipe import load_recipe
 from event2vec.sampling import Sampling
@@ -134,7 +134,9 @@ def _infer(model: Classifier, batch: EventBatch) -> None:
 
 def _train(model: Classifier, batch: EventBatch) -> None:
     labels = torch.zeros(len(batch), dtype=torch.int64)
-    F.cross_entropy(model(batch), labels).backward()
+    loss = F.cross_entropy(model(batch), labels)
+    with flush_denormals():
+        loss.backward()
     model.zero_grad()
 
 

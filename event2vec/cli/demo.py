@@ -22,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_workers_option(parser, "simulate")
 
 
-def run(options: Namespace) -> None:
+def run(options: Namespace) -> int:
     from event2vec.cli.evaluate import keep_evaluation, print_evaluation
     from event2vec.cli.recipes import free_name, start
     from event2vec.prepare import prepare_digits
@@ -37,7 +37,8 @@ def run(options: Namespace) -> None:
         recipe = recipe.with_settings({"training.epochs": options.epochs})
     folder = start(recipe, str(store.folder), str(free_name(Path(options.out))), "train", workers=options.workers)
     page = folder / "report.html"
-    found = write_report(folder, page, workers=options.workers, stage=progress_bar)
-    print_evaluation(found.evaluation)
-    keep_evaluation(folder, found.evaluation)
+    report = write_report(folder, page, workers=options.workers, stage=progress_bar)
+    print_evaluation(report.evaluation)
+    keep_evaluation(folder, report.evaluation)
     print(f"Done in {time.monotonic() - began:.0f} seconds. See what it learnt: {page}", file=sys.stderr)
+    return 2 if report.problems else 0

@@ -23,13 +23,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_workers_option(parser)
 
 
-def run(options: Namespace) -> None:
+def run(options: Namespace) -> int:
     from event2vec.report import write_report
 
     run = Path(options.run)
     page = Path(options.out) if options.out else run / "report.html"
-    found = write_report(run, page, options.repeats, options.workers, progress_bar, options.data)
+    report = write_report(run, page, options.repeats, options.workers, progress_bar, options.data)
     print(
-        f"{100 * found.evaluation.accuracy:.1f} % of {found.evaluation.recordings:,} recordings. The page: {page}",
+        f"{100 * report.evaluation.accuracy:.1f} % of {report.evaluation.recordings:,} recordings. The page: {page}",
         file=sys.stderr,
     )
+    return 2 if report.problems else 0

@@ -72,7 +72,9 @@ def nearest_tokens(events: Events, tokens: Events) -> NDArray[np.int64]:
     from scipy.spatial import cKDTree
 
     places, points = (to_unit_cube(part, events).numpy() for part in (tokens, events))
-    # Another polarity is farther than any place of the same.
-    places, points = (np.column_stack([part, 2 * of.p.numpy()]) for part, of in ((places, tokens), (points, events)))
-    found: NDArray[np.int64] = cKDTree(places).query(points)[1]
+    found = np.empty(len(events), np.int64)
+    for polarity in (False, True):
+        mine, theirs = events.p.numpy() == polarity, np.flatnonzero(tokens.p.numpy() == polarity)
+        candidates = theirs if len(theirs) else np.arange(len(tokens))
+        found[mine] = candidates[cKDTree(places[candidates]).query(points[mine])[1]]
     return found
