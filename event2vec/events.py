@@ -188,13 +188,16 @@ def arrange_events(x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any =
 
 
 def as_tensor(values: Any) -> Tensor:
-    """A tensor of the same numbers, in memory of its own or shared."""
-    if isinstance(values, Tensor):
+    """A tensor of the same real numbers, in memory of its own or shared."""
+    if isinstance(values, Tensor) and not values.is_complex():
         return values
     values = np.asarray(values)
-    # torch shares memory with numpy, and wants it whole, writable and in this machine's byte order.
-    values = np.require(values, values.dtype.newbyteorder("="), ["C", "W"])
-    return torch.from_numpy(values)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"columns must hold real numbers, got {str(values.dtype)[:60]}")
+    # torch shares memory with numpy, and wants it whole, writable and in this machine's byte order. It knows each
+    # number of bytes by one name, and none of more than 8.
+    plain = f"{values.dtype.kind}{min(values.dtype.itemsize, 8)}"
+    return torch.from_numpy(np.require(values, plain, ["C", "W"]))
 
 
 def _whole(t: Tensor) -> Int64[Tensor, " n"]:
@@ -202,23 +205,26 @@ def _whole(t: Tensor) -> Int64[Tensor, " n"]:
         raise ValueError("t must be in whole microseconds, got fractions or no number at all")
     if t.is_floating_point() and t.numel() and bool(t.abs().max() >= 2**62):
         raise ValueError(f"t must be below 2^62 microseconds, got {float(t.abs().max()):.3g}")
+    if t.dtype == torch.uint64 and bool((t.view(torch.int64) < 0).any()):
+        raise ValueError("t must be below 2^63 microseconds, got more in 64 bits without a sign")
     return t.to(torch.int64)
 
 
 def _rising(p: Tensor) -> Bool[Tensor, " n"]:
     if p.dtype == torch.bool:
         return p
-    p = p if p.is_floating_point() else p.to(torch.int64)  # torch compares few of the unsigned types
+    p = p if p.is_floating_point() else p.to(torch.float64)  # torch compares few of the unsigned types
     # NaN is equal to nothing, so it is found here too.
     strange = p[(p != 1) & (p != 0) & (p != -1)]
     if len(strange):
-        raise ValueError(f"p must be 0/1, -1/1 or bool, got {strange[0].item()}")
+        raise ValueError(f"p must be 0/1, -1/1 or bool, got {strange[0].item():g}")
     if bool((p == -1).any()) and bool((p == 0).any()):
         raise ValueError("p must be 0/1, -1/1 or bool, got both 0 and -1")
     return p > 0
 
 
 def _counts(rho: Tensor) -> Float[Tensor, " n"]:
+    rho = rho.to(torch.float64)  # torch compares few of the unsigned types
     strange = rho[~((rho >= 1) & (rho < 2**53))]  # NaN is in neither
     if len(strange):
         raise ValueError(f"rho counts raw events and must be at least 1, got {float(strange[0])}")

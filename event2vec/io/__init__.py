@@ -1,5 +1,6 @@
 """Files to Events and back: look at the first bytes, then at the suffix, and pick a reader."""
 
+import errno
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events, Sensor
 from event2vec.io import aedat, arrays, atis, es, hdf5, native, prophesee, text
-from event2vec.io.recording import Decoded, Recording, check
+from event2vec.io.recording import Decoded, Recording, check, printable
 
 __all__ = ["Recording", "read_events", "read_recording", "write_events"]
 
@@ -32,7 +33,7 @@ FIXED: dict[str, Reader] = {
     "es": es.read_es,
     "atis": atis.read_atis,
 }
-SUFFIXES = {".bin": "atis", ".txt": "text", ".csv": "text", ".dat": "dat"}
+SUFFIXES = {".bin": "atis", ".txt": "text", ".csv": "text", ".dat": "dat", ".mat": "mat"}
 MAGIC = (
     (b"#!AER-DAT4.0", "aedat4"),
     (b"#!AER-DAT3.", "aedat31"),
@@ -93,7 +94,7 @@ def read_recording(
         else:
             decoded = FIXED[format](path)
     except OSError as error:
-        raise FileError(path, f"cannot be read: {error.strerror or error}") from None
+        raise FileError(path, f"cannot be read: {printable(error.strerror or error)}") from None
     return check(path, format, decoded, sensor)
 
 
@@ -111,6 +112,8 @@ def detect_format(path: Path) -> str:
         raise FileError(path, "does not exist. Check the name and the folder")
     if path.is_dir():
         raise FileError(path, "is a folder, expected one recording. Data sets are read by 'event2vec prepare'")
+    if not path.is_file():  # opening a pipe would wait for whoever writes to it
+        raise FileError(path, "is a pipe, a socket or a device, expected a file")
     with path.open("rb") as file:
         head = file.read(4096)
     if not head:
@@ -132,7 +135,7 @@ def detect_format(path: Path) -> str:
 def _prophesee_encoding(path: Path) -> str:
     encoding = prophesee.read_header(path).encoding
     if path.suffix.lower() == ".raw" and encoding not in FIXED:
-        raise FileError(path, f"is Prophesee RAW with encoding '{encoding}', expected EVT2, EVT2.1 or EVT3")
+        raise FileError(path, f"is Prophesee RAW with encoding '{printable(encoding)}', expected EVT2, EVT2.1 or EVT3")
     return encoding if encoding in ("evt2", "evt21", "evt3", "dat") else ""
 
 
@@ -153,7 +156,8 @@ def write_events(path: str | Path, events: Events) -> None:
         with whole_file(path) as temporary:
             write(temporary, events.to("cpu"))
     except OSError as error:
-        raise FileError(path, f"cannot be written: {error.strerror or error}") from None
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise FileError(path, f"cannot be written: {'the disk is full' if full else error.strerror or error}") from None
 
 
 def _check_plain(path: Path, events: Events) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.events import Sensor
 from event2vec.io.headers import is_text
-from event2vec.io.recording import Decoded, cut_short
+from event2vec.io.recording import Decoded, cut_short, printable
 
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], NDArray[np.bool_]]  # x, y, t, p
 
@@ -43,17 +43,19 @@ class Aedat2Header:
 
 def read_aedat2_header(path: Path) -> Aedat2Header:
     """An event may begin with # too: about one file in fifty has one right behind the header."""
-    text = b""
+    lines, length = [], 0
     with path.open("rb") as file:
-        while len(text) < HEADER_LIMIT and file.peek(1)[:1] == b"#":
+        while length < HEADER_LIMIT and file.peek(1)[:1] == b"#":
             line = file.readline(HEADER_LIMIT)
             if not is_text(line):
                 break
-            text += line
+            lines.append(line)
+            length += len(line)
             if b"End Of ASCII Header" in line:
                 break
+    text = b"".join(lines)
     chip = re.search(rb"^#\s*AEChip:\s*(\S+)", text, re.MULTILINE)
-    return Aedat2Header(chip[1].decode("latin-1").rpartition(".")[2] if chip else "", len(text))
+    return Aedat2Header(chip[1].decode("latin-1").rpartition(".")[2] if chip else "", length)
 
 
 def read_aedat2(path: Path) -> Decoded:
@@ -80,7 +82,7 @@ def _aedat2_sensor(path: Path, chip: str, address: NDArray[np.uint32]) -> Sensor
     # Some data sets (CIFAR10-DVS) do not name the chip: 16 bits are enough for a DVS128, and a DAVIS uses all 32.
     if not chip and bool((address < 1 << 16).all()):
         return DVS128
-    found = f"a camera called '{chip}'" if chip else "a camera that it does not name"
+    found = f"a camera called '{printable(chip)}'" if chip else "a camera that it does not name"
     raise FileError(path, f"is AEDAT 2.0 of {found}, expected one of {', '.join(CHIPS)}")
 
 
@@ -134,7 +136,9 @@ def _aedat31_header(path: Path, data: NDArray[np.uint8]) -> tuple[int, Sensor | 
     text = head[: end.start()].decode("latin-1")
     coding = re.search(r"^#Format:\s*(\S+)", text, re.MULTILINE)
     if coding and coding[1] != "RAW":
-        raise FileError(path, f"is AEDAT 3 in the format {coding[1]}, expected RAW. Export it without compression")
+        raise FileError(
+            path, f"is AEDAT 3 in the format {printable(coding[1])}, expected RAW. Export it without compression"
+        )
     return end.end(), _named_sensor(text)
 
 

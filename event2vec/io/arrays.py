@@ -1,8 +1,10 @@
 """Arrays as Python and MATLAB save them: npy, npz, mat. Pickles are never loaded."""
 
+import io
 import math
-import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ from numpy.typing import NDArray
 
 from event2vec.errors import FileError
 from event2vec.events import Events, Sensor
-from event2vec.io.recording import Decoded
+from event2vec.io.matlab import read_matlab
+from event2vec.io.recording import Decoded, check_content, printable
 from event2vec.io.units import to_microseconds
 
 NAMES = {
@@ -21,7 +24,8 @@ NAMES = {
     "t": ("t", "ts", "timestamp", "timestamps", "time"),
     "p": ("p", "ps", "pol", "polarity", "polarities", "on"),
 }
-LARGEST_RATIO = 1100  # deflate cannot shrink data more than this
+COUNTS = ("rho", "intensity")  # ours, and the authors' name in their files of clusters
+LARGEST_HEADER = 10_000  # bytes; numpy's own limit, which it looks at after reading them
 
 
 def find_columns(path: Path, names: list[str]) -> dict[str, str]:
@@ -32,7 +36,8 @@ def find_columns(path: Path, names: list[str]) -> dict[str, str]:
     }
     missing = [f"{column} ({'/'.join(NAMES[column][:4])})" for column, name in found.items() if not name]
     if missing:
-        raise FileError(path, f"has no column for {', '.join(missing)}; it has {', '.join(names[:12]) or 'none'}")
+        present = ", ".join(printable(name) for name in names[:12]) or "none"
+        raise FileError(path, f"has no column for {', '.join(missing)}; it has {present}")
     return found
 
 
@@ -40,14 +45,15 @@ def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | No
     """Pick x, y, t, p (and rho and the sensor, where we wrote them) from named columns."""
     names = find_columns(path, list(table))
     x, y, t, p = (_numbers(path, name, table[names[name]]) for name in ("x", "y", "t", "p"))
-    rho = _numbers(path, "rho", table["rho"]) if "rho" in table else None
+    counts = next((name for name in COUNTS if name in table), None)
+    rho = _numbers(path, counts, table[counts]) if counts else None
     return Decoded(x, y, to_microseconds(path, t, time_unit), p, _sensor(table.get("sensor")), rho)
 
 
 def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
     column = np.asarray(column)
     if column.dtype.kind not in "biuf":
-        raise FileError(path, f"has column {name} of type {column.dtype}, expected numbers")
+        raise FileError(path, f"has column {name} of type {printable(column.dtype)}, expected numbers")
     # MATLAB knows no flat arrays: a column is n x 1 or 1 x n, and a single number 1 x 1 or nothing at all.
     return column.reshape(-1) if max(column.shape, default=1) == column.size else column
 
@@ -70,14 +76,15 @@ def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
                 raise ValueError(f"the header claims {claimed} bytes, the file has {path.stat().st_size}")
         array = np.load(path, allow_pickle=False)
     except Exception as error:  # a damaged header goes through Python's own parser, which raises many kinds
-        raise FileError(path, f"cannot be read as a NumPy array: {_short(error)}. Is the file whole?") from None
+        raise FileError(path, f"cannot be read as a NumPy array: {describe(error)}. Is the file whole?") from None
     if array.dtype.names:
         return columns_to_decoded(path, {name: array[name] for name in array.dtype.names}, time_unit)
     if array.ndim == 2 and array.shape[1] == 4:
         return columns_to_decoded(path, dict(zip("txyp", array.T, strict=True)), time_unit)
     raise FileError(
         path,
-        f"holds an array of shape {array.shape} and type {array.dtype}, expected fields t, x, y, p or four columns",
+        f"holds an array of shape {array.shape[:4]} and type {printable(array.dtype)}, expected fields t, x, y, p or "
+        "four columns",
     )
 
 
@@ -86,52 +93,48 @@ def read_npz(path: Path, time_unit: str | None = None) -> Decoded:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
-            wanted = [*find_columns(path, names).values(), *(name for name in ("rho", "sensor") if name in names)]
-            for name in wanted:
-                _check_member(path, archive, archive.getinfo(f"{name}.npy"))
+            wanted = [*find_columns(path, names).values(), *(name for name in (*COUNTS, "sensor") if name in names)]
+            check_content(path, sum(_claimed(path, archive, f"{name}.npy") for name in wanted))
         with np.load(path, allow_pickle=False) as arrays:
             table = {name: arrays[name] for name in wanted}
     except FileError:
         raise
     except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds on damage
-        raise FileError(path, f"cannot be read as npz: {_short(error)}. Is the file whole?") from None
+        raise FileError(path, f"cannot be read as npz: {describe(error)}. Is the file whole?") from None
     return columns_to_decoded(path, table, time_unit)
 
 
-def _check_member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Refuse an array that claims more than its bytes can hold: it would be reserved before it is read."""
+def _claimed(path: Path, archive: zipfile.ZipFile, member: str) -> int:
+    """How many bytes an array says that it has: they would be reserved before they are read."""
     with archive.open(member) as file:
         shape, dtype = _array_header(file)
-    claimed = math.prod(shape) * dtype.itemsize
     if dtype.hasobject:
-        raise FileError(
-            path, f"holds Python objects in '{member.filename}', which are never loaded. Save plain numbers"
-        )
-    if claimed > min(member.file_size, path.stat().st_size * LARGEST_RATIO):
-        raise ValueError(f"'{member.filename}' claims {claimed} bytes and has {member.file_size}")
+        raise FileError(path, f"holds Python objects in '{member}', which are never loaded. Save plain numbers")
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed > archive.getinfo(member).file_size:
+        raise ValueError(f"'{member}' claims {claimed} bytes and has {archive.getinfo(member).file_size}")
+    return claimed
 
 
 def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = reader(file)
+    major, _ = np.lib.format.read_magic(file)
+    size = file.read(2 if major == 1 else 4)
+    length = int.from_bytes(size, "little")
+    if length > LARGEST_HEADER:
+        raise ValueError(f"a header of {length} bytes")
+    reader = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+    shape, _, dtype = reader(io.BytesIO(size + file.read(length)))
     return shape, dtype
 
 
 def read_mat(path: Path, time_unit: str | None = None) -> Decoded:
     """MATLAB up to version 7: variables ts, x, y, pol, as in ASL-DVS."""
-    import scipy.io
-
     try:
-        listed = scipy.io.whosmat(path)
-        # Only number arrays are ever built; a damaged class could ask for billions of empty cells.
-        names = [name for name, shape, kind in listed if re.fullmatch(r"(u?int\d+|single|double|logical)", kind)]
-        wanted = [name for name in names if name.lower() in {name for group in NAMES.values() for name in group}]
-        table = scipy.io.loadmat(path, variable_names=wanted) if wanted else {}
-        table = {name: np.asarray(table[name]) for name in wanted}
-    except Exception as error:  # scipy's reader raises whatever the damage leads to
-        raise FileError(path, f"cannot be read as a MATLAB file: {_short(error)}. Is the file whole?") from None
-    return columns_to_decoded(path, table or {name: () for name, *_ in listed}, time_unit)
+        names, table = read_matlab(path, {*COUNTS, *(name for synonyms in NAMES.values() for name in synonyms)})
+    except (ValueError, struct.error, zlib.error) as error:
+        raise FileError(path, f"cannot be read as a MATLAB file: {describe(error)}. Is the file whole?") from None
+    find_columns(path, list(table) or names)  # where there are no numbers at all, the error lists what there is
+    return columns_to_decoded(path, table, time_unit)
 
 
 def write_npz(path: Path, events: Events) -> None:
@@ -149,5 +152,6 @@ def write_npz(path: Path, events: Events) -> None:
         )
 
 
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:160] or type(error).__name__
+def describe(error: BaseException) -> str:
+    """What a library says of a file, in one short line."""
+    return printable(error, 160) or type(error).__name__

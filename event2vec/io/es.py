@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from event2vec.errors import FileError
 from event2vec.events import Sensor
-from event2vec.io.recording import Decoded, cut_short
+from event2vec.io.names import plain_name
+from event2vec.io.recording import Decoded, cut_short, printable
 
 
 def read_es(path: Path) -> Decoded:
@@ -15,14 +16,17 @@ def read_es(path: Path) -> Decoded:
     import event_stream
 
     try:
-        with event_stream.Decoder(str(path)) as decoder:  # without `with` each one leaks its buffers
+        # Without `with` each decoder leaks its buffers; and it finds no file whose name is not ASCII.
+        with path.open("rb") as file, event_stream.Decoder(plain_name(file)) as decoder:
             kind = decoder.type
             if kind not in ("dvs", "atis"):
                 raise FileError(path, f"is an Event Stream of type '{kind}', expected 'dvs' or 'atis'")
             sensor = Sensor(decoder.width, decoder.height)
             chunks = list(decoder)
     except (RuntimeError, ValueError) as error:
-        raise FileError(path, f"cannot be decoded as Event Stream: {error}. Is the file whole?") from None
+        raise FileError(
+            path, f"cannot be decoded as Event Stream: {printable(error, 160)}. Is the file whole?"
+        ) from None
     if kind == "atis":
         chunks = [chunk[~chunk["e"]] for chunk in chunks]  # exposure measurements are not brightness changes
     nothing = np.empty(0, event_stream.dvs_dtype if kind == "dvs" else event_stream.atis_dtype)

@@ -6,6 +6,7 @@ hand it the suffix it expects, and turn whatever it raises into our one error.
 """
 
 import mmap
+import os
 import re
 import struct
 import tempfile
@@ -19,8 +20,9 @@ import torch
 
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.io.names import plain_name
 from event2vec.io.prophesee import read_header
-from event2vec.io.recording import Decoded, cut_short
+from event2vec.io.recording import Decoded, cut_short, printable
 
 EVERY_PIXEL = (LARGEST_SIDE, LARGEST_SIDE)
 CACHED = 1 << 16  # rows of eventcv's table that stay in a core's cache while their four columns are taken out
@@ -127,17 +129,18 @@ def write_native(path: Path, events: Events) -> None:
     import eventcv
 
     x, y, t, p = (column.numpy().astype(np.int64) for column in (events.x, events.y, events.t, events.p))
-    with _panics(path, "cannot be written"):
+    suffix = path.suffix.lower()
+    with path.open("wb") as file, _panics(path, "cannot be written"):
         stream = eventcv.from_numpy(
             np.stack([x, y, t, p], axis=1), sensor_size=(events.sensor.width, events.sensor.height), time_unit="us"
         )
-        eventcv.save(stream, str(path), format={".raw": "evt2"}.get(path.suffix.lower(), path.suffix.lower()[1:]))
+        eventcv.save(stream, plain_name(file), format={".raw": "evt2"}.get(suffix, suffix[1:]))
 
 
 @contextmanager
 def _named(path: Path, suffix: str) -> Iterator[Path]:
-    """A name for the file that ends as eventcv expects."""
-    if path.suffix.lower() == suffix:
+    """A name for the file that ends as eventcv expects, and is UTF-8."""
+    if path.suffix.lower() == suffix and str(path).isprintable():
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -150,7 +153,7 @@ def _named(path: Path, suffix: str) -> Iterator[Path]:
 def _copy(path: Path, suffix: str, end: int, place: int = 0, record: bytes = b"") -> Iterator[Path]:
     """A temporary copy up to `end`, with a record more at `place`."""
     with tempfile.TemporaryDirectory() as folder, path.open("rb") as source:
-        copy = Path(folder) / f"{path.name}{suffix}"
+        copy = Path(folder) / f"recording{suffix}"
         with copy.open("wb") as target:
             target.write(source.read(place) + record)
             for start in range(place, end, 1 << 24):
@@ -165,5 +168,7 @@ def _panics(path: Path, what: str) -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:  # a Rust panic is no Exception
-        reason = " ".join(str(error).split())[:200]
-        raise FileError(path, f"{what}: {reason}. Is the file whole, and what its name says?") from None
+        # What the system says, such as a full disk, eventcv gives in words.
+        if number := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
+        raise FileError(path, f"{what}: {printable(error, 160)}. Is the file whole, and what its name says?") from None

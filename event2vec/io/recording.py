@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor, arrange_events
 
+SMALL_CONTENT = 32 << 20
+LARGEST_RATIO = 100  # real recordings are packed 2 to 20 times smaller, endless zeros 1,000 times
+
 
 @dataclass(frozen=True)
 class Decoded:
@@ -55,7 +58,7 @@ def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> R
             t = unwrap(t, decoded.period)
             events, out_of_order = arrange_events(decoded.x, decoded.y, t, decoded.p, sensor=size, rho=decoded.rho)
     except ValueError as error:
-        raise FileError(path, f"{error}. {_remedy(str(error))}") from None
+        raise FileError(path, f"{printable(error, 240)}. {_remedy(str(error))}") from None
     start = decoded.clock + int(t.min() if out_of_order else t[0]) if len(events) else 0
     return Recording(events, format, start, out_of_order, declared is not None, decoded.warnings)
 
@@ -85,3 +88,25 @@ def _remedy(problem: str) -> str:
 def cut_short(count: int, record: str) -> tuple[str, ...]:
     """The warning for bytes at the end that are not a whole record."""
     return (f"the last {record} is cut short: {count} bytes at the end were ignored",) if count else ()
+
+
+def largest_content(path: Path) -> int:
+    """How many bytes all columns of a packed file may take together."""
+    return max(SMALL_CONTENT, LARGEST_RATIO * path.stat().st_size)
+
+
+def check_content(path: Path, claimed: int) -> None:
+    """Refuse a file that would unpack to far more than any recording does, before memory is taken for it."""
+    if claimed > largest_content(path):
+        raise FileError(
+            path,
+            f"would unpack from {path.stat().st_size:,} to {claimed:,} bytes, expected {largest_content(path):,} at "
+            "most. If it is a recording all the same, save it without compression",
+        )
+
+
+def printable(text: object, length: int = 60) -> str:
+    """Text from a file as it may stand in a message: short, and without what a terminal would act on."""
+    line = " ".join(str(text)[: 10 * length].split())
+    shown = "".join(character if character.isprintable() else "\ufffd" for character in line)
+    return shown if len(shown) <= length else f"{shown[: length - 3]}..."

@@ -1,0 +1,238 @@
+"""Reads HDF5 in a process of its own, started by hdf5.py: one request on each line of stdin, the answer on stdout.
+
+The HDF5 library walks damaged metadata for ever, reserves whatever a damaged length asks for, and crashes. Here it
+may: limits on time and memory end this process, and the one that asked reports a damaged file. Nothing of event2vec
+is imported, so that it starts in a tenth of a second.
+"""
+
+import faulthandler
+import json
+import math
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO, Any
+
+import h5py
+import numpy as np
+
+with suppress(ImportError):
+    import hdf5plugin  # noqa: F401  (importing it registers the filters)
+
+FREE_FILTERS = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}  # neither grows what it is given
+ECF_FILTER = 0x8ECF  # Prophesee's codec
+PLACES = (("events",), ("CD", "events"), ())
+DEEPEST, MOST_NODES = 8, 10_000  # groups inside groups, and all that a search looks at
+USUAL_CHUNK, LARGEST_RATIO = 1 << 26, 5000  # of the bytes that a chunk claims to those that are stored
+SPARE_MEMORY = 128 << 20  # for the library's own tables
+
+
+class Refused(Exception):
+    """The last message of an answer that holds no recording."""
+
+    def __init__(self, **message: Any) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; this one ends with it
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints is no answer
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        faulthandler.dump_traceback_later(request["seconds"], exit=True)  # waits for no lock that a library may hold
+        _limit_memory(2 * request["bytes"] + SPARE_MEMORY)
+        _answer(request, answers)
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _limit_memory(more: int) -> None:
+    """Let this process take so many bytes more than it has."""
+    if sys.platform == "linux":
+        import resource
+
+        with open("/proc/self/statm") as facts:
+            now = int(facts.read().split()[0]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        soft = now + more if hard == resource.RLIM_INFINITY else min(now + more, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _answer(request: dict[str, Any], answers: IO[bytes]) -> None:
+    """Columns one by one as they are read, then the other facts, or why there are none."""
+    facts: dict[str, Any] = {"offset": 0, "sensor": None}
+    try:
+        for name, column in _columns(request, facts):
+            _send(answers, {"column": name, "type": column.dtype.str, "shape": column.shape})
+            answers.write(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
+    except Refused as refusal:
+        facts = refusal.message
+    except BrokenPipeError:  # nobody is left to ask
+        raise
+    except BaseException as error:  # h5py raises whatever the damage leads to; a Rust panic is no Exception
+        facts = {"error": f"cannot be read as HDF5: {' '.join(str(error).split())[:160]}. Is the file whole?"}
+    _send(answers, facts)
+
+
+def _send(answers: IO[bytes], message: dict[str, Any]) -> None:
+    answers.write(json.dumps(message).encode() + b"\n")
+    answers.flush()
+
+
+def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The columns of a recording by name. `facts` gets what else the file says."""
+    path, names, most = os.fsdecode(bytes.fromhex(request["path"])), request["names"], request["bytes"]
+    known = {name for synonyms in names for name in synonyms} | set(request["also"])
+    with h5py.File(path, "r") as file:
+        place = _find_events(file, names)
+        facts["sensor"] = _sensor(place) or _sensor(file)
+        facts["offset"] = _offset(file)
+        if isinstance(place, h5py.Group):
+            found = {name: _dataset(place, name) for name in place if name.lower() in known}
+            _check(found.values(), most)
+            for name, dataset in found.items():
+                yield name, dataset[()]
+        elif _filters(place) == [ECF_FILTER]:
+            yield from _ecf_columns(path)
+        else:
+            _check([place], most)
+            table = place[()]
+            for name in table.dtype.names:
+                if name.lower() in known:
+                    yield name, table[name]
+
+
+def _find_events(file: Any, names: list[list[str]]) -> Any:
+    """The group or table that holds the events: a usual place, else the first that has all four columns."""
+    for steps in PLACES:
+        place = file
+        for step in steps:
+            place = _inside(place, step)
+        if place is not None and _holds_events(place, names):
+            return place
+    datasets: list[str] = []
+    for name, node in _walk(file):
+        if _holds_events(node, names):
+            return node
+        if isinstance(node, h5py.Dataset) and len(datasets) < 8:
+            datasets.append(name[:60])
+    raise Refused(error=f"holds no events: expected x, y, t, p under 'events' or 'CD/events', found {datasets}")
+
+
+def _walk(file: Any) -> Iterator[tuple[str, Any]]:
+    """What the file holds, level by level."""
+    level, left = [("", file)], MOST_NODES
+    for _ in range(DEEPEST):
+        groups, level = level, []
+        for path, group in groups:
+            for name in group:
+                if left == 0:
+                    return
+                left -= 1
+                node = _inside(group, name)
+                if node is not None:
+                    yield f"{path}{name}", node
+                if isinstance(node, h5py.Group):
+                    level.append((f"{path}{name}/", node))
+
+
+def _inside(group: Any, name: str) -> Any:
+    """What is stored under that name; None where there is nothing, or a link, which may lead to another file."""
+    key = name.encode("utf-8", "surrogateescape")
+    if not isinstance(group, h5py.Group) or not group.id.links.exists(key):
+        return None
+    if group.id.links.get_info(key).type != h5py.h5l.TYPE_HARD:
+        return None
+    return group[name]
+
+
+def _holds_events(node: Any, names: list[list[str]]) -> bool:
+    present = tuple(node) if isinstance(node, h5py.Group) else node.dtype.names or ()
+    lowered = {name.lower() for name in present}
+    return all(lowered & set(synonyms) for synonyms in names)
+
+
+def _dataset(group: Any, name: str) -> Any:
+    node = _inside(group, name)
+    if not isinstance(node, h5py.Dataset):
+        raise Refused(
+            error=f"has a link or a group as '{name[:60]}', expected numbers. Links are not followed: copy them into it"
+        )
+    return node
+
+
+def _check(datasets: Any, most: int) -> None:
+    """Refuse what does not stand in this file as plain numbers, and more than `most` bytes of all together."""
+    for dataset in datasets:
+        settings, name = dataset.id.get_create_plist(), dataset.name[:60]
+        if settings.get_external_count() or settings.get_layout() == h5py.h5d.VIRTUAL:
+            raise Refused(error=f"keeps '{name}' in other files, which are not opened. Copy the numbers into one file")
+        if dataset.dtype.hasobject:
+            raise Refused(error=f"has entries of open length or references in '{name}', expected plain numbers")
+        filters = _filters(dataset)
+        if len(set(filters)) < len(filters) or len(set(filters) - FREE_FILTERS) > 2:
+            raise Refused(error=f"is packed with {len(filters)} filters in '{name}', expected one compression")
+        if missing := [code for code in filters if not h5py.h5z.filter_avail(code)]:
+            raise Refused(missing=f"packed with HDF5 filter {missing[0]}, which", extra="hdf5")
+        if dataset.nbytes > _held(dataset):
+            claim = f"claims {dataset.nbytes} bytes in '{name}' and holds {_held(dataset)} of them"
+            raise Refused(error=f"{claim}. The file is damaged")
+    claimed = sum(dataset.nbytes for dataset in datasets)
+    if claimed > most:
+        raise Refused(claimed=claimed)
+
+
+def _filters(dataset: Any) -> list[int]:
+    settings = dataset.id.get_create_plist()
+    return [settings.get_filter(position)[0] for position in range(settings.get_nfilters())]
+
+
+def _held(dataset: Any) -> int:
+    """Bytes that are there for a data set's shape: HDF5 would fill the rest with zeros."""
+    stored: int = dataset.id.get_storage_size()
+    if not dataset.chunks:
+        return stored
+    chunk = math.prod(dataset.chunks) * dataset.dtype.itemsize
+    return chunk * dataset.id.get_num_chunks() if chunk <= max(USUAL_CHUNK, LARGEST_RATIO * stored) else 0
+
+
+def _offset(file: Any) -> int | float:
+    """DSEC's start of the clock, no number where it is not one."""
+    if not file.id.links.exists(b"t_offset"):
+        return 0
+    dataset = _dataset(file, "t_offset")
+    _check([dataset], 64)
+    value = np.asarray(dataset[()]).reshape(-1)
+    if value.size != 1 or value.dtype.kind not in "iuf":
+        return math.nan
+    return float(value[0]) if value.dtype.kind == "f" else int(value[0])
+
+
+def _sensor(node: Any) -> list[int] | None:
+    """Attributes width and height, or Metavision's geometry."""
+    attributes = node.attrs
+    if "width" in attributes and "height" in attributes:
+        return [int(attributes["width"]), int(attributes["height"])]
+    geometry = attributes.get("geometry", "")
+    text = geometry.decode("latin-1") if isinstance(geometry, bytes) else str(geometry)
+    size = re.fullmatch(r"(\d{1,5})x(\d{1,5})", text)
+    return [int(side) for side in size.groups()] if size else None
+
+
+def _ecf_columns(path: str) -> Iterator[tuple[str, Any]]:
+    """Metavision's own compression, which only the optional evlib decodes."""
+    try:
+        import evlib
+    except ImportError:
+        raise Refused(missing="packed with Prophesee's ECF codec, which", extra="ecf") from None
+    table = evlib.load_events(path).collect()
+    t = table["t"].dt.total_microseconds() if table["t"].dtype.is_temporal() else table["t"]
+    yield from {"t": t.to_numpy(), **{name: table[name].to_numpy() for name in ("x", "y", "polarity")}}.items()
+
+
+if __name__ == "__main__":
+    main()
