@@ -140,7 +140,7 @@ def npy(path: Path) -> None:
 def mat(path: Path) -> None:
     x, y, t, p = (column[:, None] for column in columns())
     scipy.io.savemat(
-        path, {"ts": t.astype(float), "x": x.astype(np.uint8), "y": y, "pol": p * 2 - 1}, do_compression=True
+        path, {"time": t.astype(float), "x": x.astype(np.uint8), "y": y, "pol": p * 2 - 1}, do_compression=True
     )
 
 

@@ -1,5 +1,6 @@
 """Data sets in the layouts that people download, and errors for those that do not fit."""
 
+import os
 import struct
 import tarfile
 
@@ -10,7 +11,7 @@ import scipy.io
 import torch
 from conftest import assert_same
 
-from event2vec import Event2VecError, Sensor, open_dataset, read_events
+from event2vec import Event2VecError, Event2VecWarning, Sensor, open_dataset, read_events
 from event2vec.datasets import DATASETS
 
 CLOCK = 5_000_000  # what the camera's clock shows at the first event of the gesture file
@@ -209,4 +210,56 @@ def test_a_simulated_digit_survives_a_file(tmp_path):
 
 def test_mat_fields_as_asl_dvs_has_them(tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", {"ts": [[5.0], [9.0]], "x": [[3], [4]], "y": [[1], [2]], "pol": [[1], [0]]})
-    assert read_events(tmp_path / "a.mat", sensor=Sensor(240, 180)).t.tolist() == [0, 4]
+    with pytest.warns(
+        Event2VecWarning, match=r"ASL-DVS has such files and counts upwards: 'event2vec prepare asl_dvs'"
+    ):
+        assert read_events(tmp_path / "a.mat", sensor=Sensor(240, 180)).t.tolist() == [0, 4]
+
+
+def asl_dvs_files(folder, suffix):
+    """The published .mat files, or what SpikingJelly makes of them: 239 - x and 179 - y."""
+    x, y, t, p = np.array([3, 230]), np.array([1, 170]), np.array([5, 9]), np.array([1, 0])
+    for letter in "ay":
+        (folder / letter).mkdir(parents=True)
+        if suffix == ".mat":
+            scipy.io.savemat(folder / letter / "0.mat", {"ts": t, "x": x, "y": y, "pol": p})
+        else:
+            np.savez(folder / letter / "0.npz", t=t, x=239 - x, y=179 - y, p=p)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("orientation", "x", "y"),
+    [
+        ("upright", [3, 230], [178, 9]),
+        ("mat", [3, 230], [1, 170]),
+        ("spikingjelly", [236, 9], [178, 9]),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".mat", ".npz"])
+def test_asl_dvs_has_one_orientation_whatever_files_it_comes_in(suffix, orientation, x, y, tmp_path):
+    dataset = open_dataset("asl_dvs", asl_dvs_files(tmp_path, suffix), "test", orientation=orientation)
+    recording = dataset.read(0)
+    assert (recording.events.x.tolist(), recording.events.y.tolist()) == (x, y)
+    assert recording.warnings == ()
+
+
+def test_asl_dvs_is_upright_by_default_and_another_orientation_is_another_recording(tmp_path):
+    root = asl_dvs_files(tmp_path / "asl", ".mat")
+    plain, turned = (open_dataset("asl_dvs", root, "test", **options) for options in ({}, {"orientation": "mat"}))
+    assert plain[0][0].y.tolist() == [178, 9]
+    assert plain.fingerprint(0) != turned.fingerprint(0)
+    with pytest.raises(Event2VecError, match="orientation 'sideways' is not known; there are upright, mat"):
+        open_dataset("asl_dvs", root, "test", orientation="sideways")
+
+
+def test_a_pipe_among_recordings_is_listed_and_reading_it_is_an_error_at_once(tmp_path):
+    (tmp_path / "a").mkdir()
+    encoders.write("evt2", tmp_path / "a")
+    os.mkfifo(tmp_path / "a" / "b.raw")
+    dataset = open_dataset("folder", tmp_path, "train")
+    rest = open_dataset("folder", tmp_path, "test")
+    parts = {source: part for part in (dataset, rest) for source in part.sources}
+    assert sorted(parts) == ["a/b.raw", "a/evt2.raw"]
+    with pytest.raises(Event2VecError, match=r"b\.raw: is a pipe, a socket or a device"):
+        parts["a/b.raw"].read(0)

@@ -376,15 +376,3 @@ class TestHdf5:
                 file.create_dataset(f"events/{name}", shape=(2_000_000_000,), chunks=(1000,), dtype="i8")
         with pytest.raises(Event2VecError, match=r"claims 16000000000 bytes in '/events/.' and holds 0"):
             read_events(tmp_path / "a.h5")
-
-    def test_prophesees_codec_names_the_extra(self, tmp_path, monkeypatch):
-        monkeypatch.setitem(__import__("sys").modules, "evlib", None)  # as if it were not installed
-        settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        settings.set_chunk((4,))
-        settings.set_filter(0x8ECF, h5py.h5z.FLAG_OPTIONAL)
-        kind = h5py.h5t.py_create(np.dtype([("x", "<u2"), ("y", "<u2"), ("p", "<i2"), ("t", "<i8")]))
-        with h5py.File(tmp_path / "a.hdf5", "w") as file:
-            group = file.create_group("CD")
-            h5py.h5d.create(group.id, b"events", kind, h5py.h5s.create_simple((4,)), settings)
-        with pytest.raises(Event2VecError, match=r"ECF codec.*pip install 'event2vec\[ecf\]'"):
-            read_events(tmp_path / "a.hdf5")

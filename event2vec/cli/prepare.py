@@ -40,6 +40,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_workers_option(parser, "read")
     parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
+    parser.add_argument(
+        "--orientation",
+        choices=["upright", "mat", "spikingjelly"],
+        help="of asl_dvs: upright (default), or as in its .mat or in SpikingJelly's npz files, for networks trained so",
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
     add_reading_options(parser)
     add_json_option(parser)
@@ -69,10 +74,14 @@ def _options(options: Namespace) -> dict[str, Any]:
     from event2vec.errors import Event2VecError
 
     reading = {name: value for name, value in reading_options(options).items() if value is not None}
+    if options.orientation is not None and options.name != "asl_dvs":
+        raise Event2VecError(f"--orientation is for 'asl_dvs'; {options.name} has one alone")
     if options.name == "folder":
         return {"seed": options.seed, **reading}
     if reading:
         raise Event2VecError(f"--{next(iter(reading)).replace('_', '-')} is for 'folder'; {options.name} is known")
+    if options.name == "asl_dvs":
+        return {"orientation": options.orientation or "upright"}
     return {"seed": options.seed} if options.name == "digits" else {}
 
 

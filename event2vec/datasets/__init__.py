@@ -28,7 +28,7 @@ SPLITS = ("train", "test")
 def open_dataset(name: str, root: str | Path | None, split: str, **options: Any) -> Dataset:
     """One split of a data set that lies in `root`; `digits` needs none.
 
-    `folder` takes the options seed, sensor, columns and time_unit; `digits` takes seed.
+    `folder` takes the options seed, sensor, columns and time_unit; `digits` takes seed; `asl_dvs` takes orientation.
     """
     if name not in DATASETS:
         raise Event2VecError(f"data set '{name}' is not known; there are {', '.join(DATASETS)}")

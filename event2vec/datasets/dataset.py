@@ -78,9 +78,10 @@ def file_fingerprint(path: Path) -> str:
 def files_in(folder: Path, suffixes: tuple[str, ...] = ()) -> list[Path]:
     """Every file below a folder by name, but for the hidden ones that file managers leave.
 
-    A link to nowhere counts: it is a recording that the user meant to have, and reading it says what is wrong.
+    A link to nowhere or a pipe counts: it is a recording that the user meant to have, and reading it says what is
+    wrong.
     """
-    found = (path for path in folder.rglob("*") if path.is_file() or path.is_symlink())
+    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     seen = (path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
     return sorted(path for path in seen if not suffixes or path.suffix.lower() in suffixes)
 

@@ -43,19 +43,17 @@ class Aedat2Header:
 
 def read_aedat2_header(path: Path) -> Aedat2Header:
     """An event may begin with # too: about one file in fifty has one right behind the header."""
-    lines, length = [], 0
+    text = bytearray()
     with path.open("rb") as file:
-        while length < HEADER_LIMIT and file.peek(1)[:1] == b"#":
+        while len(text) < HEADER_LIMIT:
             line = file.readline(HEADER_LIMIT)
-            if not is_text(line):
+            if not (line.startswith(b"#") and is_text(line)):
                 break
-            lines.append(line)
-            length += len(line)
+            text += line
             if b"End Of ASCII Header" in line:
                 break
-    text = b"".join(lines)
     chip = re.search(rb"^#\s*AEChip:\s*(\S+)", text, re.MULTILINE)
-    return Aedat2Header(chip[1].decode("latin-1").rpartition(".")[2] if chip else "", length)
+    return Aedat2Header(chip[1].decode("latin-1").rpartition(".")[2] if chip else "", len(text))
 
 
 def read_aedat2(path: Path) -> Decoded:

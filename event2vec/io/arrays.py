@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ NAMES = {
     "p": ("p", "ps", "pol", "polarity", "polarities", "on"),
 }
 COUNTS = ("rho", "intensity")  # ours, and the authors' name in their files of clusters
+ASL_DVS = {"ts", "x", "y", "pol"}  # the variables of its .mat files
+ROWS_UPWARDS = (
+    "its rows are taken as counted downwards. ASL-DVS has such files and counts upwards: 'event2vec prepare asl_dvs' "
+    "reads it upright"
+)
 LARGEST_HEADER = 10_000  # bytes; numpy's own limit, which it looks at after reading them
 
 
@@ -36,7 +42,7 @@ def find_columns(path: Path, names: list[str]) -> dict[str, str]:
     }
     missing = [f"{column} ({'/'.join(NAMES[column][:4])})" for column, name in found.items() if not name]
     if missing:
-        present = ", ".join(printable(name) for name in names[:12]) or "none"
+        present = printable(", ".join(names[:12]) or "none", 200)
         raise FileError(path, f"has no column for {', '.join(missing)}; it has {present}")
     return found
 
@@ -134,7 +140,8 @@ def read_mat(path: Path, time_unit: str | None = None) -> Decoded:
     except (ValueError, struct.error, zlib.error) as error:
         raise FileError(path, f"cannot be read as a MATLAB file: {describe(error)}. Is the file whole?") from None
     find_columns(path, list(table) or names)  # where there are no numbers at all, the error lists what there is
-    return columns_to_decoded(path, table, time_unit)
+    decoded = columns_to_decoded(path, table, time_unit)
+    return replace(decoded, warnings=(ROWS_UPWARDS,)) if set(table) == ASL_DVS else decoded
 
 
 def write_npz(path: Path, events: Events) -> None:

@@ -25,7 +25,7 @@ from event2vec.io.arrays import COUNTS, NAMES, columns_to_decoded
 from event2vec.io.recording import Decoded, check_content, largest_content, printable
 
 CHILD = Path(__file__).with_name("hdf5_child.py")
-LEAST_SECONDS, SECONDS_PER_BYTE = 5.0, 1e-6  # for reading a file; a slow disk takes a tenth of that
+LEAST_SECONDS, SECONDS_PER_BYTE = 3.0, 1e-6  # for reading a file: a hundred times what it takes
 
 
 def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:

@@ -125,7 +125,7 @@ def _cut_line(path: Path, width: int) -> int:
 
 def _words(line: str) -> list[str]:
     """The cells of a line, in small letters, without quotes and without units in brackets."""
-    line = re.sub(r"\s*[\[(][^\])]*[\])]", "", line.strip())
+    line = re.sub(r"\s*[\[(][^\[\]()]*[\])]", "", line.strip())
     cells = re.split(r"\s*[,;]\s*", line) if re.search("[,;]", line) else line.split()
     return [cell.strip("\"' ").lower() for cell in cells]
 
