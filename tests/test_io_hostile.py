@@ -127,6 +127,23 @@ class TestPackedZeros:
         scipy.io.savemat(tmp_path / "a.mat", dict.fromkeys(("ts", "x", "y", "pol"), zeros), do_compression=True)
         self.check(tmp_path / "a.mat")
 
+    @pytest.mark.parametrize("packing", ["lz4", "zstd", "zstd without a length"])
+    def test_aedat4(self, packing, tmp_path):
+        data = encoders.write("aedat4", tmp_path).read_bytes()
+        header = bytearray(data[: 18 + int.from_bytes(data[14:18], "little")])
+        if packing == "lz4":
+            block = b"\x1f\0\x01\0" + b"\xff" * 1_000_000 + b"\0"
+            packet = b"\x04\x22\x4d\x18\x60\x40\x82" + struct.pack("<I", len(block)) + block + b"\0" * 4
+        else:
+            header[62] = 3  # the header's field for the kind of compression
+            length = b"\0\x58" if packing.endswith("length") else b"\x80\x58" + struct.pack("<I", 2000 << 17)
+            run = struct.pack("<I", 1 << 20 | 1 << 1)[:3] + b"\0"  # 128 kB of zeros
+            packet = b"\x28\xb5\x2f\xfd" + length + run * 2000 + b"\x01\0\0"
+        header[50:58] = struct.pack("<q", len(header) + 8 + len(packet))  # where the table is
+        path = tmp_path / "a.aedat4"
+        path.write_bytes(header + struct.pack("<ii", 0, len(packet)) + packet)
+        self.check(path)
+
     def test_a_header_that_is_packed_zeros_is_refused_too(self, tmp_path):
         with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
             content = b"\x93NUMPY\x02\x00" + struct.pack("<I", self.COUNT) + b"\0" * self.COUNT

@@ -21,8 +21,9 @@ import torch
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io.names import plain_name
+from event2vec.io.packing import unpacked_at_most
 from event2vec.io.prophesee import read_header
-from event2vec.io.recording import Decoded, cut_short, printable
+from event2vec.io.recording import Decoded, check_content, cut_short, printable
 
 EVERY_PIXEL = (LARGEST_SIDE, LARGEST_SIDE)
 CACHED = 1 << 16  # rows of eventcv's table that stay in a core's cache while their four columns are taken out
@@ -37,7 +38,8 @@ def read_aedat4(path: Path) -> Decoded:
         if packets + length > size:
             raise FileError(path, f"has an AEDAT4 header of {length} bytes in a file of {size}. Is the file whole?")
         sensor = _aedat4_sensor(data[packets : packets + length])
-        end, table = _end_of_packets(data, packets + length)
+        end, table, unpacked = _walk_packets(data, packets + length)
+    check_content(path, unpacked)
     warnings = () if table else cut_short(size - end, "packet")
     try:
         return _decode(path, ".aedat4", sensor, warnings)
@@ -56,16 +58,18 @@ def _aedat4_sensor(header: bytes) -> Sensor | None:
     return Sensor.or_none(*(int(side[1]) if side else 0 for side in sides))
 
 
-def _end_of_packets(data: mmap.mmap, position: int) -> tuple[int, bool]:
-    """Where the last whole packet ends, and whether the data table follows there, as it should."""
+def _walk_packets(data: mmap.mmap, position: int) -> tuple[int, bool, int]:
+    """Where the last whole packet ends, whether the data table follows there, as it should, and what all unpack to."""
+    unpacked, table = 0, False
     while position + 8 <= len(data):
         stream, length = struct.unpack("<ii", data[position : position + 8])
-        if not 0 <= stream < 256 or length < 0 or data[position + 8 : position + 12] == b"FTAB":
-            return position, True  # a compressed frame or a bare table, not a packet
-        if position + 8 + length > len(data):
+        # A compressed frame or a bare table is no packet.
+        table = not 0 <= stream < 256 or length < 0 or data[position + 8 : position + 12] == b"FTAB"
+        if table or position + 8 + length > len(data):
             break
+        unpacked += unpacked_at_most(data[position + 8 : position + 8 + length])
         position += 8 + length
-    return position, False
+    return position, table, unpacked + unpacked_at_most(data[position:])
 
 
 def read_evt2(path: Path) -> Decoded:
