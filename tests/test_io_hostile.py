@@ -337,6 +337,13 @@ class TestHdf5:
         assert len(read_events(path)) == 2
         assert hdf5._child().process is not first
 
+    def test_a_name_is_that_of_the_folder_we_are_in_now(self, tmp_path, monkeypatch):
+        for number, folder in enumerate((tmp_path / "a", tmp_path / "b")):
+            folder.mkdir()
+            columns_file(folder / "same.h5", x=[number, number])
+            monkeypatch.chdir(folder)
+            assert read_events("same.h5").x.tolist() == [number, number]
+
     def test_the_child_that_reads_ends_with_its_parent(self, tmp_path):
         path = columns_file(tmp_path / "a.h5")
         code = (

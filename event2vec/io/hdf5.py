@@ -25,7 +25,7 @@ from event2vec.io.arrays import COUNTS, NAMES, columns_to_decoded
 from event2vec.io.recording import Decoded, check_content, largest_content, printable
 
 CHILD = Path(__file__).with_name("hdf5_child.py")
-LEAST_SECONDS, SECONDS_PER_BYTE = 3.0, 1e-6  # for reading a file: a hundred times what it takes
+LEAST_SECONDS, SECONDS_PER_BYTE = 5.0, 1e-6  # for reading a file: a hundred times what it takes
 
 
 def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:
@@ -60,7 +60,7 @@ class _Child:
         """The columns of a recording, and the last message: the other facts, or what is wrong with the file."""
         seconds = LEAST_SECONDS + SECONDS_PER_BYTE * path.stat().st_size
         request = {
-            "path": os.fsencode(path).hex(),
+            "path": os.fsencode(path.absolute()).hex(),
             "names": list(NAMES.values()),
             "also": COUNTS,
             "bytes": largest_content(path),
@@ -77,7 +77,7 @@ class _Child:
             except EOFError:
                 code = process.wait()
                 how = "crashed the HDF5 library" if code < 0 else f"took longer than {seconds:.0f} s"
-                raise FileError(path, f"cannot be read as HDF5: reading it {how}. The file is damaged") from None
+                raise FileError(path, f"cannot be read as HDF5: reading it {how}. Is the file damaged?") from None
             except BaseException:  # such as Ctrl-C: what is left of the answer must not be taken for the next one
                 self.end()
                 raise
@@ -85,13 +85,14 @@ class _Child:
     def _running(self) -> "subprocess.Popen[bytes]":
         if self.process is None or self.process.poll() is not None:
             self.end()
-            settings = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+            packages = os.pathsep.join(os.path.abspath(place) for place in sys.path if place)
             self.process = subprocess.Popen(
                 [sys.executable, "-P", str(CHILD)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, **settings},
+                cwd=CHILD.parent,  # a folder that nobody wants to remove or unmount
+                env={**os.environ, "PYTHONPATH": packages, "OPENBLAS_NUM_THREADS": "1"},
             )
         return self.process
 

@@ -25,7 +25,7 @@ with suppress(ImportError):
 FREE_FILTERS = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}  # neither grows what it is given
 ECF_FILTER = 0x8ECF  # Prophesee's codec
 PLACES = (("events",), ("CD", "events"), ())
-DEEPEST, MOST_NODES = 8, 10_000  # groups inside groups, and all that a search looks at
+DEEPEST, MOST_NODES = 8, 1000  # groups inside groups, and all that a search looks at
 USUAL_CHUNK, LARGEST_RATIO = 1 << 26, 5000  # of the bytes that a chunk claims to those that are stored
 SPARE_MEMORY = 128 << 20  # for the library's own tables
 
