@@ -2,7 +2,9 @@
 
 A recording flows down this list, and every file does one step of it:
 
-    errors, atomic      what goes wrong; files that appear whole or not at all
+    errors, names       what goes wrong; names that people chose, shown safely
+    atomic, documents   files that appear whole or not at all; JSON and YAML that may hold anything
+    settings            dataclasses <-> YAML, JSON and options, every name and type checked
     randomness          generators seeded by (seed, epoch, index)
     machine, stages     settings that make torch quicker on a CPU; how long work tells of itself
     events              Sensor, Events, EventBatch: the only types that travel between files

@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+from event2vec.names import printable
+
 
 class Event2VecError(Exception):
     """Anything that the user can mend: bad input, a wrong call, a missing extra."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class FileError(Event2VecError):
@@ -16,7 +21,7 @@ class FileError(Event2VecError):
         self.problem = problem
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
+        return printable(f"{self.path}: {self.problem}")
 
 
 class MissingExtra(Event2VecError):

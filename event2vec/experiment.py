@@ -5,7 +5,6 @@ have their clusters made by another engine, some experiments measure speed too. 
 and one that was stopped goes on.
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,17 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from event2vec.atomic import whole_file
 from event2vec.benchmark.measure import best_seconds
 from event2vec.benchmark.model import measure_speed
 from event2vec.checkpoint import load_model
+from event2vec.documents import read_json, read_yaml
 from event2vec.errors import Event2VecError, FileError, MissingExtra
 from event2vec.evaluate import Evaluation, evaluate
 from event2vec.events import Events
 from event2vec.kmeans_baselines import ENGINES
 from event2vec.model import count_parameters
+from event2vec.names import UNPRINTABLE, shorten, shown
 from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe
 from event2vec.repeats import Repeated
@@ -53,8 +53,15 @@ class Row:
     paper_ms: str | None = None  # for clustering one recording
 
     def __post_init__(self) -> None:
+        # The name becomes that of a folder.
+        if not isinstance(self.name, str) or not self.name or "/" in self.name or UNPRINTABLE.search(self.name):
+            raise ValueError(f"name must be text without a slash, got {shown(self.name)}")
+        if not isinstance(self.settings, dict):
+            raise ValueError(f"settings must be given by their names, got {shown(self.settings)}")
         if self.engine not in ENGINES:
-            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
+            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {shown(self.engine)}")
+        if not isinstance(self.iterations, int) or not 1 <= self.iterations <= 10_000:
+            raise ValueError(f"iterations must be from 1 to 10,000, got {shown(self.iterations)}")
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,12 @@ class Experiment:
     title: str
     rows: tuple[Row, ...]
     speed: bool = False  # whether throughput and latency are measured too
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.title, str):
+            raise ValueError(f"title must be text, got {shown(self.title)}")
+        if not self.rows or len({row.name for row in self.rows}) < len(self.rows):
+            raise ValueError("rows must be one or more, each with a name of its own")
 
 
 @dataclass(frozen=True)
@@ -88,17 +101,18 @@ def load_experiment(name_or_path: str) -> Experiment:
         raise Event2VecError(
             f"unknown experiment {name_or_path!r}; there are {known}, or name a file that ends in .yaml"
         )
+    content = read_yaml(path)
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
         rows = tuple(_read_row(**row) for row in content.pop("rows"))
         return Experiment(rows=rows, **content)
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileError(path, f"is no experiment: expected title and rows of name, settings, paper ({error})") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        expected = "expected title and rows of name, settings, paper"
+        raise FileError(path, f"is no experiment: {expected} ({shorten(str(error))})") from None
 
 
 def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
     """YAML takes 75.88 for a number; figures are kept as the paper writes them."""
-    return Row(paper={str(name): str(value) for name, value in paper.items()}, **row)
+    return Row(paper={name: shorten(str(value)) for name, value in paper.items()}, **row)
 
 
 @dataclass(frozen=True)
@@ -164,11 +178,10 @@ def _one_run(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting,
         "clusters": f"{row.engine} {row.iterations}",
     }
     note = run.with_name(f"{run.name}.asked.json")  # beside it: a training begins in an empty folder
-    if note.is_file() and json.loads(note.read_text("utf-8")) != asked:
+    if note.is_file() and read_json(note) != asked:
         raise FileError(run, "was begun with other settings or data. Choose another --out, or remove it")
     if (run / RESULT).is_file():
-        facts: dict[str, Any] = json.loads((run / RESULT).read_text("utf-8"))
-        return facts
+        return _read_result(run / RESULT)
     store = setting.open(recipe, row)
     if not (run / RECIPE).is_file():
         shutil.rmtree(run, ignore_errors=True)  # stopped before it began
@@ -176,6 +189,13 @@ def _one_run(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting,
     _train(recipe, store, setting, run)
     facts = _judge(experiment, row, recipe, setting, run, store)
     write_facts(run / RESULT, facts)
+    return facts
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    facts = read_json(path)
+    if not all(isinstance(facts.get(name), int | float) for name in ("accuracy", "parameters", "seconds")):
+        raise FileError(path, "is not what an experiment writes. Remove it, and the run is evaluated again")
     return facts
 
 

@@ -1,21 +1,19 @@
 """Recipe: all settings of a training, in YAML and on the command line. One dataclass for each section."""
 
-import difflib
-import math
-import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 import yaml
 
 from event2vec.augment import AugmentConfig
+from event2vec.documents import read_yaml
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import Sensor
 from event2vec.model import ModelConfig
 from event2vec.objectives import ObjectiveConfig
 from event2vec.sampling import Sampling
+from event2vec.settings import build_settings, nearest, plain_settings, settings_of
 
 FOLDER = Path(__file__).parent / "recipes"
 
@@ -107,21 +105,21 @@ class Recipe:
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Recipe":
         """A copy with some settings changed, by their full names such as training.epochs."""
-        content = _plain(self)
+        content = plain_settings(self)
         known = [name for name, _ in setting_names()]
         for name, value in settings.items():
             if name not in known:
-                raise Event2VecError(f"unknown setting {name}{_nearest(name, known)}")
+                raise Event2VecError(f"unknown setting {name}{nearest(name, known)}")
             *sections, last = name.split(".")
             place = content
             for section in sections:
                 place = place[section]
             place[last] = value
-        changed: Recipe = _build(Recipe, content, "")  # at once: settings may go together only with each other
+        changed: Recipe = build_settings(Recipe, content)  # at once: settings may go together only with each other
         return changed
 
     def to_yaml(self) -> str:
-        return yaml.safe_dump(_plain(self), sort_keys=False)
+        return yaml.safe_dump(plain_settings(self), sort_keys=False)
 
 
 def recipe_names() -> list[str]:
@@ -135,19 +133,16 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
     if path.suffix not in (".yaml", ".yml"):
         path = FOLDER / f"{name_or_path}.yaml"
         if not path.is_file():
-            near = _nearest(str(name_or_path), recipe_names())
+            near = nearest(str(name_or_path), recipe_names())
             raise Event2VecError(
                 f"unknown recipe {str(name_or_path)!r}{near}; there are {', '.join(recipe_names())}, "
                 "or name a file that ends in .yaml"
             )
     if not path.is_file():
         raise FileError(path, "does not exist, expected a recipe")
+    content = read_yaml(path)
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FileError(path, f"is not YAML: {' '.join(str(error).split())}") from None
-    try:
-        recipe: Recipe = _build(Recipe, content or {}, "")
+        recipe: Recipe = build_settings(Recipe, {} if content is None else content)
     except Event2VecError as error:
         raise FileError(path, str(error)) from None
     return recipe
@@ -155,113 +150,4 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
 
 def setting_names() -> Iterator[tuple[str, str]]:
     """Every setting that has a value of its own, with its explanation."""
-    yield from _settings(Recipe, "")
-
-
-def _settings(section: type, prefix: str) -> Iterator[tuple[str, str]]:
-    explained = _explanations(section)
-    for setting in fields(section):
-        kind = _types(section)[setting.name]
-        if is_dataclass(kind) and kind is not Sensor:
-            yield from _settings(kind, f"{prefix}{setting.name}.")  # type: ignore[arg-type]
-        else:
-            yield f"{prefix}{setting.name}", explained.get(setting.name, "")
-
-
-def _explanations(section: type) -> dict[str, str]:
-    """The docstring below each field. Python does not keep them, so they are read from the source."""
-    import ast
-    import inspect
-    import textwrap
-
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for line, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(line.target, ast.Name)
-            found[line.target.id] = str(after.value.value)
-    return found
-
-
-def _build(section: type, content: Any, where: str) -> Any:
-    """A section from what YAML holds, with every name and type checked."""
-    if not isinstance(content, Mapping):
-        raise Event2VecError(f"{where or 'the recipe'} must be settings with names, got {content!r}")
-    known = [setting.name for setting in fields(section)]
-    values = {}
-    for name, value in content.items():
-        full = f"{where}.{name}" if where else str(name)
-        if name not in known:
-            near = _nearest(str(name), known)
-            raise Event2VecError(f"unknown setting {full}{near}; {where or 'a recipe'} accepts {', '.join(known)}")
-        values[name] = _convert(_types(section)[name], value, full)
-    try:
-        return section(**values)
-    except ValueError as error:
-        raise Event2VecError(str(error)) from None
-
-
-def _types(section: type) -> dict[str, Any]:
-    return get_type_hints(section)
-
-
-def _convert(kind: Any, value: Any, name: str) -> Any:
-    """A value of the type that a setting has, or one line that says what was expected."""
-    if kind is Sensor:
-        return _sensor(value, name)
-    if is_dataclass(kind):
-        return _build(kind, value, name)  # type: ignore[arg-type]
-    if get_origin(kind) is Literal:
-        choices = get_args(kind)
-        if value not in choices:
-            near = _nearest(str(value), list(choices))
-            raise Event2VecError(f"{name} must be one of {', '.join(map(str, choices))}, got {value!r}{near}")
-        return value
-    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    if kinds == (str,) and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)  # a name such as 2024, or a precision such as 32
-    if float in kinds and isinstance(value, str):
-        value = _number(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Event2VecError(f"{name} must be a finite number, got {value}")
-    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
-        expected = " or ".join(
-            {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}[kind.__name__]
-            for kind in kinds
-        )
-        raise Event2VecError(f"{name} must be {expected}, got {value!r}")
-    return value
-
-
-def _number(text: str) -> Any:
-    """YAML takes 1e-6 for text, since it has no point."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def _sensor(value: Any, name: str) -> Sensor:
-    if isinstance(value, Sensor):
-        return value
-    try:
-        return Sensor.parse(str(value))
-    except ValueError as error:
-        raise Event2VecError(f"{name}: {error}") from None
-
-
-def _nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
-
-
-def _plain(value: Any) -> Any:
-    """What YAML can hold."""
-    if isinstance(value, Sensor):
-        return str(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {setting.name: _plain(getattr(value, setting.name)) for setting in fields(value)}
-    return value
+    yield from settings_of(Recipe)

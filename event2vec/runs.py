@@ -12,7 +12,9 @@ import torch
 
 from event2vec import __version__
 from event2vec.atomic import whole_file
+from event2vec.documents import LARGEST_JSON, read_json, read_text
 from event2vec.errors import Event2VecError, FileError
+from event2vec.names import shorten
 from event2vec.prepare import open_for_training, prepare_digits
 from event2vec.recipe import DataConfig, load_recipe
 from event2vec.sampling import Sampling
@@ -25,12 +27,10 @@ def read_run(run: Path) -> dict[str, Any]:
     """What run.json holds: task, data and environment."""
     if not (run / FACTS).is_file():
         raise FileError(run, "is no run: it has no run.json. A run is a folder that 'event2vec train' wrote")
-    try:
-        facts: dict[str, Any] = json.loads((run / FACTS).read_text("utf-8"))
-        known = {"task", "data", "init"} <= facts.keys()
-    except (ValueError, AttributeError):
-        known = False
-    if not known:
+    facts = read_json(run / FACTS)
+    texts = [facts.get(name) for name in ("data", "init", "source") if facts.get(name) is not None]
+    whole = facts.get("task") in ("train", "pretrain") and facts.get("data") and "init" in facts
+    if not whole or not all(isinstance(text, str) for text in texts):
         raise FileError(run / FACTS, "is damaged, expected JSON with task, data and init")
     return facts
 
@@ -90,8 +90,16 @@ def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
 
 def read_rows(path: Path) -> list[dict[str, float]]:
     """The rows of a run's metrics, one for each epoch."""
-    with path.open(newline="") as file:
-        return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+    text = read_text(path, LARGEST_JSON)
+    try:
+        rows = [
+            {name: float(value) for name, value in row.items() if value} for row in csv.DictReader(text.splitlines())
+        ]
+        if not rows or not all({"epoch", "seconds", "data_share"} <= row.keys() for row in rows):
+            raise ValueError("epochs or their figures are missing")
+    except (ValueError, TypeError, csv.Error) as error:  # TypeError: a line is longer than the first
+        raise FileError(path, f"is no table of a run's epochs: {shorten(str(error))}") from None
+    return rows
 
 
 def append_row(path: Path, row: dict[str, float]) -> None:
