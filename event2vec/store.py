@@ -14,12 +14,15 @@ import torch
 from numpy.typing import NDArray
 
 from event2vec.atomic import whole_folder
+from event2vec.documents import read_json
 from event2vec.errors import FileError
 from event2vec.events import COLUMNS, Events, Sensor
+from event2vec.names import check_class_names, shorten, shown
 from event2vec.sampling import draw_positions
 
 VERSION = 1
 DESCRIPTION = "store.json"
+LARGEST_DESCRIPTION = 2**30  # bytes; it names every recording
 
 # Each column starts in the first type and moves to the next when a recording needs it.
 TYPES: dict[str, tuple[str, ...]] = {
@@ -52,17 +55,18 @@ class EventStore:
         folder = Path(folder)
         facts = _read_description(folder)
         try:
-            sensor, classes = Sensor(*facts.pop("sensor")), tuple(facts.pop("classes"))
-            sources, splits = tuple(facts.pop("sources")), tuple(facts.pop("splits"))
-            types, events = dict(facts.pop("types")), int(facts.pop("events"))
-            offsets = np.load(folder / "offsets.npy", allow_pickle=False)
-            labels = np.load(folder / "labels.npy", allow_pickle=False)
-            columns = {name: _map_column(folder, name, types[name], events) for name in COLUMNS}
-            _check_index(folder, offsets, labels, events, len(classes), len(sources), len(splits))
-        except FileError:
-            raise
-        except (KeyError, TypeError, ValueError, OSError, EOFError) as error:
-            raise FileError(folder, f"is a damaged store ({error!r}). {_PREPARE_AGAIN}") from None
+            sensor, events = Sensor(*_numbers(facts, "sensor")), _number(facts.pop("events", None), "events")
+            classes, sources, splits = (_texts(facts, name) for name in ("classes", "sources", "splits"))
+            check_class_names(classes)
+            types = facts.pop("types", None)
+            if not isinstance(types, dict):
+                raise ValueError(f"types must be one for each column, got {shown(types)}")
+            offsets = _read_index(folder / "offsets.npy", len(sources) + 1)
+            labels = _read_index(folder / "labels.npy", len(sources))
+            columns = {name: _map_column(folder, name, types.get(name), events) for name in COLUMNS}
+            _check_index(offsets, labels, events, len(classes), len(sources), len(splits))
+        except (TypeError, ValueError, OSError) as error:
+            raise FileError(folder, f"is a damaged store: {error}. {_PREPARE_AGAIN}") from None
         rows = np.arange(len(labels))
         return cls(folder, sensor, classes, columns, offsets, labels, sources, splits, facts, rows)
 
@@ -89,7 +93,7 @@ class EventStore:
 
     def __getitem__(self, index: int) -> tuple[Events, int]:
         row = self._row(index)
-        return self._take(slice(int(self.offsets[row]), int(self.offsets[row + 1]))), int(self.all_labels[row])
+        return self._take(row, slice(int(self.offsets[row]), int(self.offsets[row + 1]))), int(self.all_labels[row])
 
     def sample(self, index: int, length: int, generator: torch.Generator) -> tuple[Events, int]:
         """The same as `sample_uniform(store[index], ...)`, reading only the rows that are kept."""
@@ -98,7 +102,7 @@ class EventStore:
         if count <= length:
             return self[index]
         positions = draw_positions(count, length, generator).cpu().numpy()
-        return self._take(positions + first), int(self.all_labels[row])
+        return self._take(row, positions + first), int(self.all_labels[row])
 
     @property
     def labels(self) -> NDArray[np.int64]:
@@ -123,7 +127,8 @@ class EventStore:
         """The recordings of one split, such as "train" or "test"."""
         names = self.splits
         if name not in names:
-            raise FileError(self.folder, f"has no split '{name}'; it has {', '.join(sorted(set(names))) or 'none'}")
+            present = shorten(", ".join(sorted(set(names))) or "none")
+            raise FileError(self.folder, f"has no split '{name}'; it has {present}")
         return self.subset([index for index, split in enumerate(names) if split == name])
 
     def sets(self, name: str) -> tuple["EventStore", ...]:
@@ -156,8 +161,14 @@ class EventStore:
             raise IndexError(f"recording {index} of a store with {len(self)}")
         return int(self.rows[index])
 
-    def _take(self, rows: slice | NDArray[np.int64]) -> Events:
+    def _take(self, row: int, rows: slice | NDArray[np.int64]) -> Events:
+        """Some events of the recording `row`, by where they are in the columns."""
         x, y, t, p, rho = (self.columns[name][rows] for name in COLUMNS)
+        try:
+            _check_events(x, y, t, p, rho, self.sensor)
+        except ValueError as error:
+            recording = f"recording {row} ({shorten(self.all_sources[row])})"
+            raise FileError(self.folder, f"is a damaged store: {recording} has {error}. {_PREPARE_AGAIN}") from None
         return Events(
             torch.from_numpy(x.astype(np.float32)),
             torch.from_numpy(y.astype(np.float32)),
@@ -185,43 +196,101 @@ def _read_description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     if not folder.is_dir():
         raise FileError(folder, "is not a folder, expected a store made by 'event2vec prepare'")
-    if not path.is_file():
+    if not path.exists():
         raise FileError(folder, f"is not a store: it has no {DESCRIPTION}. Make one with 'event2vec prepare'")
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-        version = facts.pop("version")
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise FileError(path, f"cannot be read as the description of a store ({error!r}). {_PREPARE_AGAIN}") from None
+    facts = read_json(path, LARGEST_DESCRIPTION)
+    version = facts.pop("version", None)
     if version != VERSION:
-        raise FileError(path, f"has layout version {version}, this program reads {VERSION}. {_PREPARE_AGAIN}")
+        raise FileError(path, f"has layout version {shown(version)}, this program reads {VERSION}. {_PREPARE_AGAIN}")
     return facts
 
 
-def _map_column(folder: Path, name: str, kind: str, events: int) -> NDArray[Any]:
+def _number(value: Any, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
+        raise ValueError(f"{name} must be a whole number, got {shown(value)}")
+    return value
+
+
+def _numbers(facts: dict[str, Any], name: str) -> tuple[int, int]:
+    match facts.pop(name, None):
+        case [width, height]:
+            return _number(width, name), _number(height, name)
+        case other:
+            raise ValueError(f"{name} must be width and height, got {shown(other)}")
+
+
+def _texts(facts: dict[str, Any], name: str) -> tuple[str, ...]:
+    texts = facts.pop(name, None)
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{name} must be a list of texts, got {shown(texts)}")
+    return tuple(texts)
+
+
+def _read_index(path: Path, count: int) -> NDArray[np.int64]:
+    """Whole numbers that numpy wrote. What its header claims is compared with the file before memory is taken."""
+    size = _size(path)
+    with path.open("rb") as file:
+        try:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        except Exception:  # numpy reads the header with Python's own parser, which fails in many ways
+            raise ValueError(f"{path.name} is not what numpy writes") from None
+        if shape != (count,) or dtype.kind != "i" or size - file.tell() != count * dtype.itemsize:
+            found = f"{shown(shape)} of {shown(dtype.str)} in {size:,} bytes"
+            raise ValueError(f"{path.name} has {found}, expected {count} whole numbers")
+        return np.fromfile(file, dtype, count).astype(np.int64)
+
+
+def _map_column(folder: Path, name: str, kind: Any, events: int) -> NDArray[Any]:
     if kind not in TYPES[name]:
-        raise ValueError(f"column {name} of type {kind}")
+        raise ValueError(f"column {name} is of type {shown(kind)}, expected {' or '.join(TYPES[name])}")
     if kind == "ones":
         return np.broadcast_to(np.float32(1), events)
     path, dtype = folder / f"{name}.bin", np.dtype(kind)
-    size = path.stat().st_size if path.is_file() else -1
+    size = _size(path)
     if size != events * dtype.itemsize:
-        raise FileError(path, f"has {size} bytes, expected {events} events of {dtype.itemsize}. {_PREPARE_AGAIN}")
+        raise ValueError(f"{path.name} has {size} bytes, expected {events} events of {dtype.itemsize}")
     # As a plain array: indexing np.memmap itself costs several times more.
     return np.asarray(np.memmap(path, dtype, mode="r")) if events else np.empty(0, dtype)
 
 
-def _check_index(folder: Path, offsets: Any, labels: Any, events: int, classes: int, sources: int, splits: int) -> None:
+def _size(path: Path) -> int:
+    if not path.is_file():
+        raise ValueError(f"{path.name} {'is not a file' if path.exists() else 'is missing'}")
+    return path.stat().st_size
+
+
+def _check_index(
+    offsets: NDArray[np.int64], labels: NDArray[np.int64], events: int, classes: int, sources: int, splits: int
+) -> None:
     whole = (
-        (offsets.ndim, labels.ndim, offsets.dtype.kind, labels.dtype.kind) == (1, 1, "i", "i")
-        and offsets.shape == (len(labels) + 1,)
-        and offsets[0] == 0
+        offsets[0] == 0
         and offsets[-1] == events
-        and bool((np.diff(offsets) >= 0).all())
-        and sources == splits == len(labels)
+        and bool((offsets[1:] >= offsets[:-1]).all())
+        and sources == splits
         and (len(labels) == 0 or (labels.min() >= 0 and labels.max() < classes))
     )
     if not whole:
-        raise FileError(folder, f"is a damaged store: its index does not fit its {events} events. {_PREPARE_AGAIN}")
+        raise ValueError(f"its index does not fit its {events} events")
+
+
+def _check_events(
+    x: NDArray[Any], y: NDArray[Any], t: NDArray[Any], p: NDArray[Any], rho: NDArray[Any], sensor: Sensor
+) -> None:
+    """What `Events` promises, of what was read: a damaged store would otherwise train without a word."""
+    if len(t) == 0:
+        return
+    for name, column, side in (("x", x, sensor.width), ("y", y, sensor.height)):
+        low = 0 if column.dtype.kind == "u" else column.min()
+        if not (low >= 0 and column.max() <= side - 1):  # NaN fails both
+            found = column[~((column >= 0) & (column <= side - 1))][0]
+            raise ValueError(f"an event at {name} = {found:g} outside the sensor, which is {sensor}")
+    if t[0] < 0 or t[-1] >= 2**62 or (t[1:] < t[:-1]).any():
+        raise ValueError("times that go back, begin below 0 or are too large")
+    if p.view(np.uint8).max() > 1:
+        raise ValueError("polarities other than 0 and 1")
+    if rho.strides != (0,) and not (rho.min() >= 1 and rho.max() < 2**53):
+        raise ValueError("an event that stands for less than one, or for no number of events")
 
 
 class StoreWriter:

@@ -1,6 +1,7 @@
 """What goes into a store comes out of it, and a damaged one says so."""
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -10,6 +11,8 @@ from conftest import assert_same
 
 from event2vec import Event2VecError, Events, EventStore, Sensor, sample_uniform
 from event2vec.store import StoreWriter
+
+NUMPY = b"\x93NUMPY\x01\x00\x28\x23"  # and a header of 9,000 bytes
 
 
 @pytest.fixture
@@ -122,29 +125,134 @@ def edit(**facts):
     return change
 
 
+def edit_text(path):
+    path.write_text(path.read_text().replace('"version": 1', '"version": 1, "version": 2'))
+
+
+def instead(kind):
+    def change(path):
+        path.unlink()
+        {"folder": path.mkdir, "pipe": lambda: os.mkfifo(path), "loop": lambda: path.symlink_to(path)}[kind]()
+
+    return change
+
+
+def claim(rows):
+    """A header that numpy would take memory for, without the numbers."""
+
+    def change(path):
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": rows})
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("x.bin", truncate, "x.bin: has .* expected 751 events of 2"),
-        ("t.bin", lambda path: path.unlink(), "t.bin: has -1 bytes"),
-        ("offsets.npy", truncate, "damaged store"),
-        ("labels.npy", lambda path: path.unlink(), "damaged store"),
-        ("labels.npy", lambda path: np.save(path, np.array([0, 0, 9, 0])), "its index does not fit"),
+        ("x.bin", truncate, "x.bin has .* expected 751 events of 2"),
+        ("t.bin", lambda path: path.unlink(), "t.bin is missing"),
+        ("y.bin", instead("folder"), "y.bin is not a file"),
+        ("p.bin", instead("pipe"), "p.bin is not a file"),
+        ("p.bin", instead("loop"), "p.bin is missing"),
+        ("offsets.npy", truncate, "offsets.npy has .* expected 5 whole numbers"),
+        ("offsets.npy", instead("folder"), "offsets.npy is not a file"),
+        ("offsets.npy", instead("pipe"), "offsets.npy is not a file"),
+        ("offsets.npy", claim((10**12,)), r"offsets.npy has \(10+,\) of '<i8' in 128 bytes"),
+        ("offsets.npy", claim((5,)), "offsets.npy has .* in 128 bytes"),
+        ("offsets.npy", lambda path: np.save(path, np.zeros((5, 1), int)), r"offsets.npy has \(5, 1\)"),
         ("offsets.npy", lambda path: np.save(path, np.array([0, 90, 50, 51, 751])), "its index does not fit"),
-        ("labels.npy", lambda path: np.save(path, np.array(3)), "its index does not fit"),
-        ("labels.npy", lambda path: np.save(path, np.array(["a", "b", "c", "d"])), "its index does not fit"),
+        ("offsets.npy", lambda path: np.save(path, np.array([0, 2**63 - 1, 50, 51, 751])), "its index does not fit"),
+        ("labels.npy", lambda path: path.unlink(), "labels.npy is missing"),
+        ("labels.npy", lambda path: path.write_bytes(b""), "labels.npy is not what numpy writes"),
+        ("labels.npy", lambda path: path.write_bytes(NUMPY + b"(" * 9000), "labels.npy is not what numpy writes"),
+        ("labels.npy", lambda path: np.save(path, np.array([0, 0, 9, 0])), "its index does not fit"),
+        ("labels.npy", lambda path: np.save(path, np.array(3)), r"labels.npy has \(\)"),
+        ("labels.npy", lambda path: np.save(path, np.array(["a", "b", "c", "d"])), "labels.npy has .*<U1"),
+        ("labels.npy", lambda path: np.save(path, np.array([{}] * 4), allow_pickle=True), "labels.npy has .*O"),
         ("store.json", lambda path: path.unlink(), "has no store.json"),
-        ("store.json", truncate, "cannot be read as the description"),
+        ("store.json", instead("folder"), "store.json: is not a file"),
+        ("store.json", instead("pipe"), "store.json: is not a file"),
+        ("store.json", truncate, "store.json: is not JSON"),
+        ("store.json", edit_text, "store.json: is not JSON: a name is given twice"),
+        ("store.json", lambda path: path.write_text("[" * 100_000), "store.json: is not JSON"),
+        ("store.json", lambda path: path.write_text("[]"), "store.json: holds no facts by name"),
+        ("store.json", lambda path: path.write_text('{"version": 1' + "9" * 5000 + "}"), "5,001 digits"),
+        ("store.json", lambda path: path.write_text('{"version": Infinity}'), "Infinity is no number"),
+        ("store.json", lambda path: path.write_bytes(b"\xff"), "is not text in UTF-8"),
         ("store.json", edit(version=99), "layout version 99, this program reads 1"),
-        ("store.json", edit(sensor=[0, 5]), "damaged store"),
-        ("store.json", edit(types={"x": "|O"}), "damaged store"),
-        ("store.json", edit(sources=[]), "its index does not fit"),
+        ("store.json", edit(sensor=[0, 5]), "sensor width must be from 1"),
+        ("store.json", edit(sensor="34x30"), "sensor must be width and height, got '34x30'"),
+        ("store.json", edit(sensor=[True, 5]), "sensor must be a whole number, got True"),
+        ("store.json", edit(events="751"), "events must be a whole number, got '751'"),
+        ("store.json", edit(events=-1), "events must be a whole number, got -1"),
+        ("store.json", edit(types={"x": "|O"}), "column x is of type '|O', expected <u2 or <f4"),
+        ("store.json", edit(types=[["x", "<u2"]]), "types must be one for each column"),
+        ("store.json", edit(types={"x": ["<u2"]}), "column x is of type"),
+        ("store.json", edit(sources=[]), "offsets.npy has .* expected 1 whole numbers"),
+        ("store.json", edit(sources=[1, 2, 3, 4]), r"sources must be a list of texts, got \[1"),
+        ("store.json", edit(splits=["train"] * 3), "its index does not fit"),
+        ("store.json", edit(splits=None), "splits must be a list of texts, got None"),
+        ("store.json", edit(classes="abc"), "classes must be a list of texts, got 'abc'"),
+        ("store.json", edit(classes=["a", "b", "a"]), "two classes are called 'a'"),
+        ("store.json", edit(classes=["a", "b", "\x1b[2J"]), r"a class is called '\\x1b\[2J'"),
+        ("store.json", edit(classes=["a", "b", "\udcff"]), r"a class is called '\\udcff'"),
     ],
 )
 def test_a_damaged_store_says_what_is_wrong(store, file, change, message):
     change(store.folder / file)
-    with pytest.raises(Event2VecError, match=message):
+    with pytest.raises(Event2VecError, match=message) as caught:
         EventStore.open(store.folder)
+    assert len(str(caught.value)) < 400
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("x", 34, "an event at x = 34 outside the sensor, which is 34x30"),
+        ("y", 30, "an event at y = 30 outside the sensor"),
+        ("t", 2**32 - 1, "times that go back"),
+        ("p", 2, "polarities other than 0 and 1"),
+    ],
+)
+def test_events_that_no_camera_gives_are_named_when_they_are_read(store, column, value, message):
+    """Opening stays quick; what was read is checked before anything learns from it."""
+    path = store.folder / f"{column}.bin"
+    content = bytearray(path.read_bytes())
+    size = len(content) // 751
+    content[60 * size : 61 * size] = value.to_bytes(size, "little")  # the tenth event of the recording z
+    path.write_bytes(content)
+    damaged = EventStore.open(store.folder)
+    assert_same(damaged[0][0], store[0][0])
+    with pytest.raises(Event2VecError, match=rf"store: is a damaged store: recording 3 \(z\) has {message}"):
+        damaged[3]
+    with pytest.raises(Event2VecError, match=message):
+        damaged.split("test").sample(1, 699, torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("x", np.nan, "x = nan"),
+        ("y", -0.5, "y = -0.5"),
+        ("x", np.inf, "x = inf"),
+        ("rho", 0.5, "stands for less than one"),
+        ("rho", np.nan, "stands for less than one"),
+        ("rho", np.inf, "no number of events"),
+        ("t", -1, "begin below 0"),
+    ],
+)
+def test_clusters_are_checked_too(make_events, tmp_path, column, value, message):
+    long = {"t": [0, 2**33], "sensor": make_events(1).sensor, "rho": [2, 3]}
+    events = Events.from_arrays([0.5, 2.0], [0.5, 2.0], p=[True, False], **long)
+    store = EventStore.create(tmp_path / "store", [(events, 0)], sensor=events.sensor, classes=["a"])
+    path = store.folder / f"{column}.bin"
+    content = np.fromfile(path, "<i8" if column == "t" else "<f4")
+    content[0] = value
+    content.tofile(path)
+    with pytest.raises(Event2VecError, match=message):
+        EventStore.open(store.folder)[0]
 
 
 def test_a_folder_that_is_no_store_is_named(tmp_path):
