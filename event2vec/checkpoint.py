@@ -6,20 +6,23 @@ it) and README.md (a model card). Nothing in it can run code.
 
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from event2vec.atomic import whole_folder
+from event2vec.documents import read_json
 from event2vec.embedding import TabulatedSpatial
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import Sensor
 from event2vec.model import Classifier, MaskedEventModel, ModelConfig, build_masked_model, build_model, count_parameters
+from event2vec.names import check_class_names, shorten, shown
 from event2vec.sampling import Sampling
+from event2vec.settings import build_settings
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 FORMAT = 1
@@ -84,23 +87,39 @@ def load_model(folder: str | Path) -> Classifier:
 
 
 def load_any_model(folder: str | Path) -> Classifier | MaskedEventModel:
-    """A classifier or a pre-trained network, from a run or from a folder that `save_model` wrote."""
+    """A classifier or a pre-trained network, from a run or from a folder that `save_model` wrote.
+
+    The network is built without memory first, so that a description that its weights do not fit costs nothing.
+    """
     folder = find_model(Path(folder))
     facts = _read_config(folder / CONFIG)
+    path = folder / WEIGHTS
+    shapes = _read_shapes(path)
     try:
-        config = ModelConfig(**{**facts["model"], "sensor": Sensor(**facts["model"]["sensor"])})
-        model: Classifier | MaskedEventModel
-        if facts["kind"] == "masked":
-            model = build_masked_model(config)
-        else:
-            names = facts["class_names"]
-            if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                raise ValueError(f"class_names must be a list of texts, got {names!r}")
-            model = build_model(config, class_names=names, sampling=Sampling(**facts["sampling"]))
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise FileError(folder / CONFIG, f"does not describe a network: {error}") from error
-    fill_weights(model, read_weights(folder / WEIGHTS), folder / WEIGHTS)
+        with torch.device("meta"):
+            model = _build(facts, len(shapes))
+    except (Event2VecError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise FileError(folder / CONFIG, f"does not describe a network: {shorten(str(error))}") from None
+    _check_shapes(path, shapes, {name: tuple(weight.shape) for name, weight in model.state_dict().items()})
+    model.load_state_dict(_read_weights(path), assign=True)
     return model.eval()
+
+
+def _build(facts: Mapping[str, Any], tensors: int) -> Classifier | MaskedEventModel:
+    """The network that its facts describe, with weights of no value yet."""
+    config: ModelConfig = build_settings(ModelConfig, facts.get("model"), "model")
+    if config.blocks > tensors:
+        raise ValueError(f"model.blocks is {config.blocks}, and there are {tensors} weights in all")
+    if facts["kind"] == "masked":
+        return build_masked_model(config)
+    names = facts.get("class_names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"class_names must be a list of texts, got {shown(names)}")
+    if len(names) != config.classes:
+        raise ValueError(f"class_names has {len(names)} names and model.classes is {config.classes}")
+    check_class_names(names)
+    sampling: Sampling = build_settings(Sampling, facts.get("sampling"), "sampling")
+    return build_model(config, class_names=names, sampling=sampling)
 
 
 def find_model(folder: Path) -> Path:
@@ -116,40 +135,58 @@ def find_model(folder: Path) -> Path:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise FileError(path, "is missing; it says how the network beside it is built") from None
-    except ValueError as error:
-        raise FileError(path, f"is not JSON: {error}") from error
-    if not isinstance(facts, dict) or facts.get("kind") not in KINDS.values():
+    if not path.exists():
+        raise FileError(path, "is missing; it says how the network beside it is built")
+    facts = read_json(path)
+    if facts.get("kind") not in KINDS.values():
         raise FileError(path, f"does not describe a network: 'kind' must be one of {', '.join(KINDS.values())}")
     if facts.get("format") != FORMAT:
-        raise FileError(path, f"has format {facts.get('format')}, this version reads {FORMAT}. Update event2vec.")
+        raise FileError(
+            path, f"has format {shown(facts.get('format'))}, this version reads {FORMAT}. Update event2vec."
+        )
     return facts
 
 
-def read_weights(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+@contextmanager
+def _open_weights(path: Path) -> Iterator[Any]:
+    from safetensors import SafetensorError, safe_open
 
     try:
-        return load_file(path)
-    except FileNotFoundError:
-        raise FileError(path, "does not exist") from None
+        with safe_open(path, "pt") as file:
+            yield file
     except (SafetensorError, OSError) as error:
-        raise FileError(path, f"cannot be read as safetensors: {error}. Copy the file again.") from error
+        reason = shorten(str(error))
+        raise FileError(path, f"cannot be read as safetensors: {reason}. Copy the file again.") from None
 
 
-def fill_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
-    """Put weights into a network that they fit; else say which do not."""
-    wanted = model.state_dict()
-    check_names(path, wanted.keys() - weights.keys(), weights.keys() - wanted.keys())
-    for name, weight in wanted.items():
-        if weights[name].shape != weight.shape:
-            found, expected = tuple(weights[name].shape), tuple(weight.shape)
-            raise FileError(path, f"{name} has shape {found}, the network needs {expected}. Check its sizes.")
-    model.load_state_dict(dict(weights))
+def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """From the file's header alone."""
+    with _open_weights(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def _check_shapes(path: Path, found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> None:
+    """Say which weights do not fit the network."""
+    check_names(path, wanted.keys() - found.keys(), found.keys() - wanted.keys())
+    for name, expected in wanted.items():
+        if found[name] != expected:
+            raise FileError(path, f"{name} has shape {found[name]}, the network needs {expected}. Check its sizes.")
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """All as float32, in memory of their own; half precision is widened, as it always was."""
+    weights = {}
+    with _open_weights(path) as file:
+        for name in file.keys():  # noqa: SIM118
+            weight = file.get_tensor(name)
+            if not weight.is_floating_point():
+                raise FileError(path, f"{name} is of type {weight.dtype}, expected fractions. Save the network again.")
+            weights[name] = weight.to(torch.float32, copy=True)
+            if not all(end.isfinite() for end in weights[name].aminmax()):  # in one pass; NaN is both ends
+                raise FileError(
+                    path, f"{name} has values that are not finite numbers. Train or copy the network again."
+                )
+    return weights
 
 
 def check_names(path: Path, missing: set[str], left_over: set[str]) -> None:
@@ -160,7 +197,7 @@ def check_names(path: Path, missing: set[str], left_over: set[str]) -> None:
 
 
 def _first(names: set[str], count: int = 3) -> str:
-    listed = ", ".join(sorted(names)[:count])
+    listed = ", ".join(shorten(name) for name in sorted(names)[:count])
     return listed if len(names) <= count else f"{listed} and {len(names) - count} more"
 
 

@@ -156,7 +156,9 @@ class SineTemporal(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.tensor(1000.0))
-        self.register_buffer("frequencies", 10000.0 ** (-torch.arange(0, dim, 2) / dim), persistent=False)
+        # Not in a saved network, so a real device even where weights are made without memory (`load_model`).
+        places = torch.arange(0, dim, 2, device="cpu")
+        self.register_buffer("frequencies", 10000.0 ** (-places / dim), persistent=False)
         self.frequencies: Tensor
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
