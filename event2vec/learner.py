@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from event2vec.atomic import whole_file
 from event2vec.checkpoint import save_model
-from event2vec.errors import Event2VecError
+from event2vec.errors import Event2VecError, FileError
 from event2vec.loading import STEPS, Batch, Batches, Recordings, collate, steps_in_epoch
 from event2vec.machine import flush_denormals
 from event2vec.objectives import Objective, Outcome
@@ -48,9 +48,11 @@ class TrainingData(pl.LightningDataModule):
         self.sets = store.sets("train")
         self.learn_from = self.sets[0]
         self.test_on = store.split("test") if "test" in store.splits else None
+        self.asked = False  # for batches, which comes after a checkpoint was taken up
 
     def train_dataloader(self) -> DataLoader[Any]:
         assert self.trainer is not None
+        self.asked = True
         count, config, ranks = len(self.learn_from), self.recipe.training, self.trainer.world_size
         skip = self.trainer.global_step % steps_in_epoch(count, config, ranks)
         batches = Batches(count, config, self.trainer.global_rank, ranks, skip)
@@ -155,6 +157,14 @@ class Learner(pl.LightningModule):
             raise Event2VecError(f"the run began on {began} devices and can only go on on as many, got {now}")
         if self.trainer.is_global_zero:  # the others begin at zero, so that the sum stays what it was
             self.sums["train"] = checkpoint["sums"]
+
+    def on_train_start(self) -> None:
+        """torch looks at how many weights an optimiser's state is for, not at their shapes."""
+        for parameter, state in self.trainer.optimizers[0].state.items():
+            moments = [value for value in state.values() if isinstance(value, Tensor) and value.ndim]
+            if any(moment.shape != parameter.shape or not bool(moment.isfinite().all()) for moment in moments):
+                problem = "does not fit the run: its optimiser is for other weights. Remove it to begin the run again"
+                raise FileError(str(self.trainer.ckpt_path), problem)
 
     def configure_optimizers(self) -> Any:
         config = self.recipe.training

@@ -26,12 +26,16 @@ from event2vec.errors import Event2VecError, FileError
 from event2vec.learner import LAST, Checkpoints, Diary, Learner, Means, TrainingData, Watcher, WholeCheckpoints
 from event2vec.loading import steps_in_epoch
 from event2vec.model import build_masked_model, build_model
+from event2vec.names import shorten
 from event2vec.objectives import Classification, MaskedReconstruction, Objective
 from event2vec.recipe import Recipe, load_recipe
 from event2vec.runs import FACTS, RECIPE, environment, read_run
 from event2vec.store import EventStore
 
 Task = Literal["train", "pretrain"]
+# Without its loops a checkpoint would begin at the first epoch again, without a word.
+STATE = {"state_dict", "loops", "callbacks", "optimizer_states", "lr_schedulers", "world_size", "sums"}
+BEGIN_AGAIN = "Remove it to begin the run again"
 
 
 def start_run(
@@ -131,7 +135,7 @@ def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Obje
     steps = steps_in_epoch(len(data.learn_from), recipe.training, trainer.world_size)
     learner = Learner(objective, recipe, steps, data.learn_from.sources)
     if last:
-        _check_checkpoint(last)
+        _check_checkpoint(last, learner)
     with _quiet():
         try:
             trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True)
@@ -140,14 +144,44 @@ def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Obje
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 raise KeyboardInterrupt from None
             raise
+        except (Event2VecError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            if last and not data.asked and not isinstance(error, Event2VecError):
+                raise _misfit(last, f"{type(error).__name__}: {error}") from None
+            raise _worker_error(error) or error from None
 
 
-def _check_checkpoint(path: Path) -> None:
+def _worker_error(error: Exception) -> Event2VecError | None:
+    """What a process that reads ahead met: torch gives it back as a traceback, with the error in its last line."""
+    kind, _, message = str(error.args[0] if error.args else "").strip().rpartition("\n")[2].partition(": ")
+    return Event2VecError(message) if kind.startswith("event2vec.errors.") else None
+
+
+def _check_checkpoint(path: Path, learner: Learner) -> None:
+    """Lightning looks at a checkpoint piece by piece, and each of its errors would be another."""
     try:
-        torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # damage shows in many ways
-        remedy = "Remove it to begin again, or train anew"
-        raise FileError(path, f"cannot be read ({type(error).__name__}), so the run cannot go on. {remedy}") from None
+        raise FileError(
+            path, f"cannot be read ({type(error).__name__}), so the run cannot go on. {BEGIN_AGAIN}"
+        ) from None
+    if not isinstance(checkpoint, dict) or not checkpoint.keys() >= STATE:
+        raise _misfit(path, "it holds no whole state of a training")
+    weights, wanted = checkpoint["state_dict"], learner.state_dict()
+    if not isinstance(weights, dict):
+        raise _misfit(path, "it holds no weights by name")
+    for name in wanted.keys() | weights.keys():
+        found = weights.get(name)
+        if name not in wanted or not isinstance(found, torch.Tensor) or found.shape != wanted[name].shape:
+            raise _misfit(path, f"{name} is not as the recipe needs it")
+        if not bool(found.isfinite().all()):
+            raise _misfit(path, f"{name} has values that are not finite numbers")
+    sums = checkpoint["sums"]
+    if not isinstance(sums, torch.Tensor) or sums.shape != learner.sums["train"].shape:
+        raise _misfit(path, "its sums of metrics are not those of this task")
+
+
+def _misfit(path: Path, problem: str) -> FileError:
+    return FileError(path, f"does not fit the run: {shorten(problem)}. {BEGIN_AGAIN}")
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Training: every draw and every batch decided, kills that change nothing, processes that share the work."""
 
-import json
 import shutil
 import subprocess
 import sys
@@ -417,15 +416,72 @@ def test_weight_decay_spares_norms_and_biases(store, tmp_path):
 
 def test_a_row_that_was_trained_again_is_replaced(tmp_path):
     path = tmp_path / "metrics.csv"
-    for row in ({"epoch": 1.0, "loss": 3.0}, {"epoch": 2.0, "loss": 2.0}, {"epoch": 2.0, "loss": 1.0}):
-        append_row(path, row)
+    for epoch, loss in ((1.0, 3.0), (2.0, 2.0), (2.0, 1.0)):
+        append_row(path, {"epoch": epoch, "loss": loss, "seconds": 1.0, "data_share": 0.0})
     assert [row["loss"] for row in read_rows(path)] == [3.0, 1.0]
     assert len(path.read_text().splitlines()) == 3
+
+
+def widen(state):
+    name = next(name for name in state["state_dict"] if name.endswith("head.linear.bias"))
+    state["state_dict"][name] = torch.zeros(9)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda state: state.clear(), "it holds no whole state of a training"),
+        (lambda state: state.pop("world_size"), "it holds no whole state of a training"),
+        (lambda state: state.update(state_dict=[1]), "it holds no weights by name"),
+        (lambda state: state.update(sums=torch.zeros(9)), "its sums of metrics are not those of this task"),
+        (lambda state: state["state_dict"].popitem(), "is not as the recipe needs it"),
+        (lambda state: state["state_dict"].update(more=torch.zeros(1)), "more is not as the recipe needs it"),
+        (widen, "bias is not as the recipe needs it"),
+        (lambda state: next(iter(state["state_dict"].values())).fill_(torch.nan), "not finite numbers"),
+        (lambda state: state.pop("loops"), "it holds no whole state of a training"),
+        (lambda state: state.update(loops=[1]), "TypeError"),
+        (lambda state: state.update(optimizer_states=[]), "does not fit the run"),
+        (lambda state: state["optimizer_states"][0]["param_groups"].pop(), "ValueError"),
+        (lambda state: state["optimizer_states"][0]["state"][0].update(exp_avg=torch.zeros(9)), "its optimiser is for"),
+        (lambda state: state.update(callbacks={"Checkpoints": {"worst": 1}}), "KeyError"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_the_run_is_one_error(whole, tmp_path, damage, message):
+    run = shutil.copytree(whole, tmp_path / "run")
+    path = run / "checkpoints" / "last.ckpt"
+    state = torch.load(path, weights_only=True)
+    damage(state)
+    torch.save(state, path)
+    recipe = (run / "recipe.yaml").read_text()
+    (run / "recipe.yaml").write_text(recipe.replace("epochs: 3", "epochs: 4"))  # there is something left to do
+    with pytest.raises(Event2VecError, match=f"last.ckpt: does not fit the run: .*{message}") as caught:
+        resume_run(run)
+    assert str(caught.value).endswith("Remove it to begin the run again")
+    assert len(str(caught.value)) < 400
+
+
+def test_what_a_process_that_reads_ahead_met_is_one_line(tmp_path):
+    recordings = [(make_recording(60, seed=index), index % 3) for index in range(8)]
+    store = EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b", "c"])
+    (store.folder / "x.bin").write_bytes(b"\xff" * (store.folder / "x.bin").stat().st_size)
+    ahead = replace(RECIPE, data=DataConfig(workers=1))
+    for recipe, run in ((RECIPE, "none"), (ahead, "one")):
+        with pytest.raises(Event2VecError, match=r"store: is a damaged store: .* x = 65535 outside") as caught:
+            start_run(recipe, store, tmp_path / run, "train")
+        assert "\\n" not in str(caught.value)
 
 
 def test_a_folder_that_is_no_run_is_said(tmp_path):
     with pytest.raises(Event2VecError, match=r"is no run: it has no run.json"):
         resume_run(tmp_path)
-    (tmp_path / "run.json").write_text(json.dumps([1]))
-    with pytest.raises(Event2VecError, match="is damaged"):
-        resume_run(Path(tmp_path))
+    for content, message in (
+        ("[1]", "expected a JSON object"),
+        ("[" * 100_000, "is not JSON"),
+        ("{}", "is damaged"),
+        ('{"task": "fly", "data": "x", "init": null}', "is damaged"),
+        ('{"task": "train", "data": 5, "init": null}', "is damaged"),
+        ('{"task": "train", "data": "x", "init": ["a"]}', "is damaged"),
+    ):
+        (tmp_path / "run.json").write_text(content)
+        with pytest.raises(Event2VecError, match=f"run.json: .*{message}"):
+            resume_run(Path(tmp_path))
