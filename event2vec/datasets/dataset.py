@@ -9,6 +9,7 @@ from typing import Any
 from event2vec.errors import FileError
 from event2vec.events import Events, Sensor
 from event2vec.io import Recording, read_recording
+from event2vec.names import check_class_names
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,18 @@ def files_in(folder: Path, suffixes: tuple[str, ...] = ()) -> list[Path]:
 def files_by_class(folders: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[tuple[Path, int]]:
     """All files with their labels, from one folder for each class."""
     return [(path, label) for label, folder in enumerate(folders) for path in files_in(folder, suffixes)]
+
+
+def class_names(folders: Iterable[Path]) -> tuple[str, ...]:
+    """The names of folders, in their order, as names of classes; those that cannot be are refused before any work."""
+    names = []
+    for folder in folders:
+        try:
+            check_class_names([folder.name])
+        except ValueError as error:
+            raise FileError(folder, f"names a class, and cannot: {error}. Rename the folder") from None
+        names.append(folder.name)
+    return tuple(names)
 
 
 def find_base(root: Path, fits: Callable[[Path], bool]) -> Path | None:

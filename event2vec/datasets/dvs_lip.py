@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from event2vec.datasets.dataset import FileDataset, check_root, files_by_class, find_base, wrong_layout
+from event2vec.datasets.dataset import FileDataset, check_root, class_names, files_by_class, find_base, wrong_layout
 from event2vec.events import Sensor
 
 SENSOR = Sensor(128, 128)
@@ -14,7 +14,7 @@ def open_dvs_lip(root: Path | None, split: str) -> FileDataset:
     base = find_base(root, lambda place: (place / "train").is_dir() and (place / "test").is_dir())
     if base is None:
         raise wrong_layout(root, "train/<word> and test/<word> with .npy or .npz files", PUBLISHED)
-    words = tuple(sorted(path.name for path in (base / "train").iterdir() if path.is_dir()))
+    words = class_names(sorted(path for path in (base / "train").iterdir() if path.is_dir()))
     strangers = sorted({path.name for path in (base / "test").iterdir() if path.is_dir()} - set(words))
     if strangers or not words:
         raise wrong_layout(

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from event2vec.datasets.dataset import FileDataset, check_root, files_by_class, files_in
+from event2vec.datasets.dataset import FileDataset, check_root, class_names, files_by_class, files_in
 from event2vec.errors import FileError
 from event2vec.events import Sensor
+from event2vec.names import shorten
 
 TEST_SHARE = 0.2
 LAYOUT = "one sub-folder for each class with recordings in it, or train/ and test/ with such sub-folders"
@@ -41,10 +42,10 @@ def open_folder(
 
 def _classes(folder: Path) -> tuple[str, ...]:
     folders = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    classes = tuple(path.name for path in folders if files_in(path))
+    classes = class_names(path for path in folders if files_in(path))
     if not classes:
         found = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
-        raise FileError(folder, f"has {found} in it, expected {LAYOUT}")
+        raise FileError(folder, f"has {shorten(found, 200)} in it, expected {LAYOUT}")
     return classes
 
 
