@@ -32,6 +32,7 @@ from event2vec.figures.curves import draw_curves, draw_sweep
 from event2vec.figures.embedding_maps import draw_embedding_maps
 from event2vec.figures.samples import draw_samples
 from event2vec.model import Classifier, count_parameters
+from event2vec.names import printable
 from event2vec.randomness import seeded
 from event2vec.runs import (
     METRICS,
@@ -125,7 +126,7 @@ def write_report(
             warnings.warn(f"the section '{title}' could not be made: {problems[title]}", Event2VecWarning, stacklevel=2)
             sections[title] = f"<p class=wrong>This could not be made: {html.escape(problems[title])}</p>"
         with whole_file(path) as temporary:
-            temporary.write_text(_page(study, sections), "utf-8")
+            temporary.write_text(_page(study, sections), "utf-8", "backslashreplace")  # paths need not be text
     return Report(path, study.evaluation, problems)
 
 
@@ -279,7 +280,9 @@ def _draw_recording(study: Study, index: int, path: Path) -> None:
 
 
 def _embedding(study: Study) -> str:
-    maps = _picture("embedding.png", lambda path: draw_embedding_maps({study.run.resolve().name: study.model}, path))
+    maps = _picture(
+        "embedding.png", lambda path: draw_embedding_maps({printable(study.run.resolve().name): study.model}, path)
+    )
     return (
         "<p>The vector of each pixel. Principal components as colours: where colours are smooth, pixels side by side "
         f"have similar vectors.</p>{maps}"

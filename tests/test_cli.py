@@ -349,7 +349,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("train", "--resume", "run", "--training.epochs", "3"), "leave --training.epochs out"),
         (("pretrain", "dvs_gesture", "--data", "nowhere"), "nowhere: does not exist"),
         (("train", "digits", "--data", "nowhere"), "nowhere: is no store; the digits are built in"),
-        (("train", "digits", "--model.dim", "["), "a setting is not YAML"),
+        (("train", "digits", "--model.dim", "["), "--model.dim is not YAML"),
         (("train", "digits", "--training.learning_rate", ".nan"), "must be a finite number"),
         (("evaluate", "nowhere"), "nowhere: does not exist, expected a run"),
         (("predict", "nowhere", "x"), "nowhere: does not exist, expected a run"),
@@ -400,8 +400,10 @@ def test_benchmark_runs_all_its_parts_and_compares_with_an_earlier_run(tmp_path,
     assert "highest" in capsys.readouterr().out, "a summary ends the output"
 
     (tmp_path / "bad.json").write_text("[1]")
+    (tmp_path / "other.json").write_text('{"model": {"of": 1}}')
     for name, message in (
-        ("bad.json", "is not what 'event2vec benchmark --json' writes"),
+        ("bad.json", "expected a JSON object"),
+        ("other.json", "is not what 'event2vec benchmark --json' writes"),
         ("no.json", "does not exist"),
     ):
         assert run("benchmark", "--compare", tmp_path / name) == 2

@@ -11,6 +11,9 @@ from typing import Any, ClassVar, NoReturn
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from event2vec import __version__
+from event2vec.names import printable, shorten
+
+DEBUG = "EVENT2VEC_DEBUG"  # set, it shows where in the program an unexpected error came from
 
 # In the order in which a new user meets them. A verb's file has `add_arguments` and `run`, and imports nothing heavy.
 VERBS = {
@@ -31,7 +34,8 @@ VERBS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb. 0: done; 2: a wrong call or bad input; 130: stopped with Ctrl-C."""
+    """Run one verb. 0: done; 1: a fault of ours; 2: a wrong call or bad input; 130: stopped with Ctrl-C."""
+    from event2vec.cli.printing import say
     from event2vec.errors import Event2VecError
     from event2vec.machine import tune_cpu
 
@@ -44,17 +48,25 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
         return int(status or 0)
     except Event2VecError as error:
-        print(f"event2vec: {error}", file=sys.stderr)
+        say(f"event2vec: {error}")
         return 2
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a folder that cannot be written, a full disk
-        print(f"event2vec: {error}", file=sys.stderr)
+        say(f"event2vec: {error}")
         return 2
     except KeyboardInterrupt:
-        print("event2vec: stopped", file=sys.stderr)
+        say("event2vec: stopped")
         return 130
+    except Exception as error:
+        if DEBUG in os.environ:
+            raise
+        what = shorten(f"{type(error).__name__}: {error}".partition("\n")[0], 300)
+        say(
+            f"event2vec: this should not happen: {what}. Please report it, with what {DEBUG}=1 in the environment shows"
+        )
+        return 1
 
 
 class Help(DefaultHelpFormatter):
@@ -75,7 +87,8 @@ class Parser(ArgumentParser):
     options: ClassVar[list[str]] = []  # of that verb
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, formatter_class=Help, **settings)
+        # Values are read as JSON: YAML would make an aliased list larger than memory, and a date of 2024-01-01.
+        super().__init__(*arguments, formatter_class=Help, parser_mode="json", **settings)
 
     def parse(self, arguments: list[str]) -> Namespace:
         """jsonargparse takes --data.clustering, a slip, for a part of --data; here it is an unknown option."""
@@ -94,6 +107,7 @@ class Parser(ArgumentParser):
             near = difflib.get_close_matches(unknown[1], Parser.options, n=1)
             message = f"unknown option {unknown[1]}" + (f", did you mean {near[0]}?" if near else "")
         end = "" if message.endswith("?") else "."
+        message = printable(shorten(message, 300))
         print(f"event2vec: {message}{end} See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
         sys.exit(2)
 
@@ -120,4 +134,4 @@ def build_parser(wanted: str) -> Parser:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"event2vec: warning: {message}", file=sys.stderr)
+    print(printable(f"event2vec: warning: {message}"), file=sys.stderr)

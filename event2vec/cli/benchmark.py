@@ -13,13 +13,13 @@ model: the paper's networks, training and inference, against the time that their
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option
+from event2vec.cli.printing import print_table, say
 
 PARTS = ("reading", "data", "clustering", "attention", "model")
 
@@ -45,13 +45,13 @@ def run(options: Namespace) -> None:
         check_recipe(options.recipe)  # now, not after minutes of measuring
     parts = {}
     for part in [options.part] if options.part else PARTS:
-        print(f"measuring {part}", file=sys.stderr, flush=True)
+        say(f"measuring {part}")
         parts[part] = _measure(part, options)
         if not options.json:
             _print_rows(parts[part])
     changes = compare(before, parts) if before is not None else []
     if before is not None and not changes:
-        print(f"event2vec: warning: {options.compare} has nothing in common with this", file=sys.stderr)
+        say(f"event2vec: warning: {options.compare} has nothing in common with this")
     if options.json:
         print(json.dumps(parts | ({"changes": changes} if before is not None else {}), indent=2))
         return
@@ -61,18 +61,15 @@ def run(options: Namespace) -> None:
 
 def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
     """What an earlier run wrote with --json."""
+    from event2vec.documents import read_json
     from event2vec.errors import FileError
 
-    try:
-        parts = json.loads(path.read_text("utf-8"))
-        known = parts.keys() <= {*PARTS, "changes"} and all(
-            isinstance(row, dict) for part in parts.values() for row in part
-        )
-    except FileNotFoundError:
-        raise FileError(path, "does not exist, expected what 'event2vec benchmark --json' wrote") from None
-    except (OSError, ValueError, AttributeError, TypeError):
-        known = False
-    if not known:
+    parts = read_json(path)
+    rows = [row for part in parts.values() for row in (part if isinstance(part, list) else [None])]
+    plain = all(
+        isinstance(row, dict) and not any(isinstance(cell, list | dict) for cell in row.values()) for row in rows
+    )
+    if not plain or not parts.keys() <= {*PARTS, "changes"}:
         raise FileError(path, "is not what 'event2vec benchmark --json' writes: parts with rows, as JSON")
     return parts
 
@@ -106,17 +103,9 @@ def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
     """One table for each set of columns."""
-    from rich.console import Console
-    from rich.table import Table
-
     for columns in dict.fromkeys(tuple(row) for row in rows):
-        table = Table(box=None, header_style="bold")
-        for number, name in enumerate(columns):
-            table.add_column(name, justify="right" if number else "left")
-        for row in rows:
-            if tuple(row) == columns:
-                table.add_row(*(_cell(value) for value in row.values()))
-        Console(width=None if sys.stdout.isatty() else 250).print(table)
+        shown = [[_cell(value) for value in row.values()] for row in rows if tuple(row) == columns]
+        print_table(columns, shown, left=columns[:1])
 
 
 def _cell(value: Any) -> str:

@@ -4,11 +4,10 @@ Times in OUT count from its first event. Suffixes: .npz (exact, also for cluster
 .h5, .csv, .txt.
 """
 
-import sys
-
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_reading_options, reading_options
+from event2vec.cli.printing import say
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -33,7 +32,7 @@ def run(options: Namespace) -> None:
         raise FileError(output, "exists already. Choose another name or add --overwrite")
     recording = read_recording(options.input, **reading_options(options))
     for warning in recording.warnings:
-        print(f"event2vec: warning: {options.input}: {warning}", file=sys.stderr)
+        say(f"event2vec: warning: {options.input}: {warning}")
     events = recording.events
     if options.start or options.stop is not None:
         stop = events.duration + 1 if options.stop is None else round(options.stop * 1e6)
@@ -43,6 +42,6 @@ def run(options: Namespace) -> None:
                 options.input, f"has no events in that part; it lasts {recording.events.duration / 1e6:g} s"
             )
     write_events(output, events)
-    print(f"{output}: {len(events):,} events, {events.duration / 1e6:.3f} s, {events.sensor}", file=sys.stderr)
+    say(f"{output}: {len(events):,} events, {events.duration / 1e6:.3f} s, {events.sensor}")
     if recording.start:
-        print(f"The camera's clock stood at {recording.start} us at the first event of the input.", file=sys.stderr)
+        say(f"The camera's clock stood at {recording.start} us at the first event of the input.")

@@ -4,13 +4,13 @@ Shows handwritten digits to a simulated event camera, trains a small Transformer
 recordings it recognises and ends with a page that shows what it learnt and what it looks at.
 """
 
-import sys
 import time
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_workers_option
+from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 
 
@@ -40,5 +40,5 @@ def run(options: Namespace) -> int:
     report = write_report(folder, page, workers=options.workers, stage=progress_bar)
     print_evaluation(report.evaluation)
     keep_evaluation(folder, report.evaluation)
-    print(f"Done in {time.monotonic() - began:.0f} seconds. See what it learnt: {page}", file=sys.stderr)
+    say(f"Done in {time.monotonic() - began:.0f} seconds. See what it learnt: {page}")
     return 2 if report.problems else 0

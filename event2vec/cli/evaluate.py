@@ -5,14 +5,15 @@ figures are kept in RUN/evaluation.
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option, add_workers_option, read_numbers
+from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import progress_bar
+from event2vec.names import printable
 
 if TYPE_CHECKING:
     from event2vec.evaluate import Evaluation
@@ -38,7 +39,7 @@ def run(options: Namespace) -> None:
     evaluation = evaluate_run(run, options.data, options.split, options.repeats, options.vote, options.workers)
     print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
     if picture := keep_evaluation(run, evaluation, options.split, options.data):
-        print(f"The confusion matrix is drawn in {picture}", file=sys.stderr)
+        say(f"The confusion matrix is drawn in {picture}")
 
 
 def evaluate_run(
@@ -92,8 +93,8 @@ def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]], split: str, dat
         return
     path = _kept(run, data) / (kind if split == "test" else f"{kind}_{split}")
     write_rows(path.with_suffix(".csv"), rows)
-    draw_sweep(rows, kind, path.with_suffix(".png"), f"{run.name}: accuracy and {kind}")
-    print(f"Kept in {path.with_suffix('.csv')} and drawn in {path.with_suffix('.png')}", file=sys.stderr)
+    draw_sweep(rows, kind, path.with_suffix(".png"), printable(f"{run.name}: accuracy and {kind}"))
+    say(f"Kept in {path.with_suffix('.csv')} and drawn in {path.with_suffix('.png')}")
 
 
 def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test", data: str | None = None) -> Path | None:
@@ -117,26 +118,21 @@ def _kept(run: Path, data: str | None) -> Path:
 def draw_evaluation(run: Path, evaluation: "Evaluation", picture: Path) -> None:
     from event2vec.figures.confusion import draw_confusion
 
-    title = f"{run.name}: {100 * evaluation.accuracy:.1f} % of {evaluation.recordings} recordings"
+    title = f"{printable(run.name)}: {100 * evaluation.accuracy:.1f} % of {evaluation.recordings} recordings"
     draw_confusion(evaluation.confusion, evaluation.class_names, picture, title)
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    for name in ("class", "recordings", "right", "most often taken for"):
-        table.add_column(name, justify="left" if name in ("class", "most often taken for") else "right")
+    rows = []
     confusion = evaluation.confusion
     for number, (name, share) in enumerate(evaluation.per_class.items()):
         wrong = confusion[number].copy()
         wrong[number] = 0
         mistake = f"{evaluation.class_names[int(wrong.argmax())]} ({wrong.max() / max(confusion[number].sum(), 1):.0%})"
         count = confusion[number].sum() // evaluation.repeats
-        table.add_row(name, f"{count:,}", "-" if share is None else f"{share:.1%}", mistake if wrong.any() else "")
-    console = Console(width=None if sys.stdout.isatty() else 160)
-    console.print(table)
+        rows.append((name, f"{count:,}", "-" if share is None else f"{share:.1%}", mistake if wrong.any() else ""))
+    heads = ("class", "recordings", "right", "most often taken for")
+    print_table(heads, rows, left=("class", "most often taken for"))
     draws = f"{evaluation.repeats} draws" if evaluation.repeats > 1 else "one draw"
     if evaluation.vote > 1:
         draws += f" of {evaluation.vote} votes each"

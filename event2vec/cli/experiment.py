@@ -6,13 +6,12 @@
 Runs that are finished are not repeated, and one that was stopped goes on, with the same command.
 """
 
-import sys
-from functools import partial
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_workers_option
+from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import TrainingProgress, progress_bar
 
 NAMES = "attention, clustering, embeddings, events, sampling, sharing"
@@ -43,22 +42,9 @@ def run(options: Namespace) -> None:
     folder = Path(options.out) if options.out else Path("experiments") / f"{Path(options.name).stem}-{recipe.name}"
     init = Path(options.init) if options.init else None
     setting = Setting(options.data, options.workers, init, TrainingProgress, progress_bar)
-    tell = partial(print, file=sys.stderr, flush=True)
-    results = run_experiment(experiment, recipe, setting, folder, options.seeds, tell)
+    results = run_experiment(experiment, recipe, setting, folder, options.seeds, say)
     rows = table(results, recipe.data.dataset)
     write_table(rows, experiment.title, folder / "table")
-    _print(experiment.title, rows)
+    print_table(list(rows[0]), [list(row.values()) for row in rows], left=list(rows[0])[:1], title=experiment.title)
     print(NOTE)
-    print(f"The table is in {folder / 'table.csv'} and {folder / 'table.md'}", file=sys.stderr)
-
-
-def _print(title: str, rows: list[dict[str, str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(title=title, box=None, header_style="bold", title_justify="left")
-    for number, name in enumerate(rows[0]):
-        shown.add_column(name, justify="right" if number else "left")
-    for row in rows:
-        shown.add_row(*row.values())
-    Console(width=None if sys.stdout.isatty() else 160).print(shown)
+    say(f"The table is in {folder / 'table.csv'} and {folder / 'table.md'}")

@@ -5,15 +5,16 @@ lookup. Pictures are written as PNG and SVG to RUN/figures.
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option, add_workers_option
+from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 from event2vec.errors import Event2VecError
+from event2vec.names import printable
 
 if TYPE_CHECKING:
     from event2vec.model import Classifier
@@ -53,19 +54,19 @@ def run(options: Namespace) -> int:
         print(json.dumps({"neighbour_similarity": similar, "folder": str(folder)}, indent=2))
     else:
         for name, value in similar.items():
-            print(f"{name}: pixels side by side have a cosine similarity of {value:.3f}")
-    print(f"The pictures are in {folder}", file=sys.stderr)
+            print(printable(f"{name}: pixels side by side have a cosine similarity of {value:.3f}"))
+    say(f"The pictures are in {folder}")
     if problem:
-        print(f"event2vec: some pictures could not be drawn: {problem}", file=sys.stderr)
+        say(f"event2vec: some pictures could not be drawn: {problem}")
     return 2 if problem else 0
 
 
 def _names(runs: list[Path]) -> list[str]:
     """As short as can be told apart."""
-    short = [run.resolve().name for run in runs]
-    return (
-        short if len(set(short)) == len(runs) else [f"{run.resolve().parent.name}/{run.resolve().name}" for run in runs]
-    )
+    short = [printable(run.resolve().name) for run in runs]
+    if len(set(short)) == len(runs):
+        return short
+    return [printable(f"{run.resolve().parent.name}/{run.resolve().name}") for run in runs]
 
 
 def _draw_curves(run: Path, folder: Path) -> None:
@@ -73,7 +74,7 @@ def _draw_curves(run: Path, folder: Path) -> None:
     from event2vec.runs import METRICS, read_rows
 
     if (run / METRICS).is_file():
-        draw_curves(read_rows(run / METRICS), folder / "curves.png", f"Training of {run.name}")
+        draw_curves(read_rows(run / METRICS), folder / "curves.png", printable(f"Training of {run.name}"))
 
 
 def _draw_samples(run: Path, folder: Path, options: Namespace) -> None:

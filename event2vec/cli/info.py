@@ -4,13 +4,13 @@ A file that cannot be read is reported, the others are shown, and the exit code 
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option, add_reading_options, reading_options
+from event2vec.cli.printing import print_table, say
 
 if TYPE_CHECKING:
     from event2vec.io import Recording
@@ -40,9 +40,9 @@ def run(options: Namespace) -> int:
         _print_table(good)
     for report in reports:
         for warning in report.get("warnings", ()):
-            print(f"event2vec: warning: {report['file']}: {warning}", file=sys.stderr)
+            say(f"event2vec: warning: {report['file']}: {warning}")
         if "error" in report:
-            print(f"event2vec: {report['error']}", file=sys.stderr)
+            say(f"event2vec: {report['error']}")
     return 0 if len(good) == len(reports) else 2
 
 
@@ -66,19 +66,10 @@ def describe(recording: "Recording") -> dict[str, Any]:
 
 
 def _print_table(reports: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
     names = [Path(facts["file"]).name for facts in reports]
-    table = Table(box=None, header_style="bold")
-    table.add_column("file", overflow="fold")
-    table.add_column("format", no_wrap=True)
-    for title in ("sensor", "events", "seconds", "events/s", "rising", "out of order"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for facts in reports:
-        table.add_row(
-            escape(Path(facts["file"]).name if len(set(names)) == len(names) else facts["file"]),
+    rows = [
+        (
+            Path(facts["file"]).name if len(set(names)) == len(names) else facts["file"],
             facts["format"],
             f"{facts['width']}x{facts['height']}{'' if facts['sensor_declared'] else '*'}",
             f"{facts['events']:,}",
@@ -87,7 +78,9 @@ def _print_table(reports: list[dict[str, Any]]) -> None:
             f"{facts['rising_share']:.1%}" if facts["rising_share"] is not None else "-",
             f"{facts['out_of_order']:,}",
         )
-    console = Console(width=None if sys.stdout.isatty() else 200)  # a file or a pipe has no edge to fold at
-    console.print(table)
+        for facts in reports
+    ]
+    heads = ("file", "format", "sensor", "events", "seconds", "events/s", "rising", "out of order")
+    print_table(heads, rows, left=("file", "format"))
     if not all(facts["sensor_declared"] for facts in reports):
-        console.print("* the file does not name its sensor: the smallest that holds the events. --sensor sets it.")
+        print("* the file does not name its sensor: the smallest that holds the events. --sensor sets it.")

@@ -5,12 +5,12 @@ the others are answered, and the exit code is 2.
 """
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option, add_reading_options, reading_options
+from event2vec.cli.printing import print_table, say
 
 if TYPE_CHECKING:
     from event2vec.events import Events
@@ -56,9 +56,9 @@ def run(options: Namespace) -> int:
     for row in answers:
         if row.get("scaled_from"):
             said = f"scaled from {row['scaled_from']} to the {model.config.sensor} that the network reads"
-            print(f"event2vec: {row['file']}: {said}", file=sys.stderr)
+            say(f"event2vec: {row['file']}: {said}")
         if "error" in row:
-            print(f"event2vec: {row['error']}", file=sys.stderr)
+            say(f"event2vec: {row['error']}")
     return 0 if len(good) == len(answers) else 2
 
 
@@ -81,15 +81,8 @@ def answer(model: "Classifier", events: "Events", vote: int = 1) -> dict[str, An
 
 
 def _print_table(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    table.add_column("file", overflow="fold")
-    table.add_column("events", justify="right")
-    table.add_column("answer")
-    table.add_column("scores")
+    shown = []
     for row in rows:
         best = list(row["scores"].items())[:SHOWN]
-        table.add_row(row["file"], f"{row['events']:,}", row["name"], "  ".join(f"{n} {s:.1%}" for n, s in best))
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+        shown.append((row["file"], f"{row['events']:,}", row["name"], "  ".join(f"{n} {s:.1%}" for n, s in best)))
+    print_table(("file", "events", "answer", "scores"), shown, left=("file", "answer", "scores"))

@@ -5,12 +5,12 @@ STORE/rejected.csv and below the progress bar, and the rest is prepared.
 """
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option, add_reading_options, add_workers_option, reading_options
+from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run(options: Namespace) -> int:
         with progress_bar(f"preparing {options.name}") as progress:
             report = prepare(datasets, options.out, options.workers, progress, options.clusters, options.clusterings)
     except KeyboardInterrupt:
-        print("event2vec: stopped. The same command goes on from here", file=sys.stderr)
+        say("event2vec: stopped. The same command goes on from here")
         return 130
     print(json.dumps(_facts(report), indent=2)) if options.json else _summarise(report)
     return 2 if options.strict and report.rejected else 0
@@ -106,18 +106,17 @@ def _summarise(report: "Report") -> None:
     store, facts = report.store, _facts(report)
     counts = ", ".join(f"{count:,} {split}" for split, count in facts["recordings"].items())
     sets = f", {facts['clusterings']} sets of clusters of each to train on" if facts["clusterings"] > 1 else ""
-    print(
+    say(
         f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events{sets}, "
-        f"sensor {store.sensor}",
-        file=sys.stderr,
+        f"sensor {store.sensor}"
     )
     present = {store.classes[label] for label in store.labels}
     if missing := [name for name in store.classes if name not in present]:
-        print(f"  no recording of {', '.join(missing[:SHOWN])} ({len(missing)} classes)", file=sys.stderr)
+        say(f"  no recording of {', '.join(missing[:SHOWN])} ({len(missing)} classes)")
     for notes, title in ((report.warnings, "used, with a remark"), (report.rejected, "rejected")):
         for note in notes[:SHOWN]:
-            print(f"  {title}: {note.source}: {note.message}", file=sys.stderr)
+            say(f"  {title}: {note.source}: {note.message}")
         if len(notes) > SHOWN:
-            print(f"  {title}: {len(notes) - SHOWN:,} more", file=sys.stderr)
+            say(f"  {title}: {len(notes) - SHOWN:,} more")
     if report.rejected:
-        print(f"  {len(report.rejected):,} rejected in all: {store.folder / 'rejected.csv'}", file=sys.stderr)
+        say(f"  {len(report.rejected):,} rejected in all: {store.folder / 'rejected.csv'}")

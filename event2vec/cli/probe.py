@@ -6,12 +6,12 @@ Rows: raw events, event2vec's tokens (0 blocks), and the tokens after the first 
 """
 
 import json
-import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option, add_workers_option, read_numbers
+from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 
 
@@ -57,4 +57,4 @@ def run(options: Namespace) -> None:
     for row in rows:
         blocks = "" if row.blocks is None else f", {row.blocks} blocks"
         print(f"{row.features + blocks:24} {row.percent():>6} %")
-    print(f"on {store.splits.count('test'):,} test recordings of {store.folder.name}", file=sys.stderr)
+    say(f"on {store.splits.count('test'):,} test recordings of {store.folder.name}")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from event2vec.cli.printing import say
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -22,7 +24,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield _lines(title)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -35,7 +37,7 @@ def _lines(title: str) -> Callable[[int, int], None]:
         nonlocal last
         if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
             last = time.monotonic()
-            print(f"{title}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+            say(f"{title}: {done:,} of {total:,}")
 
     return tell
 
@@ -58,7 +60,7 @@ class TrainingProgress:
     def took_over(self, names: list[str]) -> None:
         parts = Counter(name.partition(".")[0] for name in names)
         said = " and ".join(f"{count} weights of the {part}" for part, count in parts.items())
-        print(f"Takes over {said}; the head starts anew", file=sys.stderr)
+        say(f"Takes over {said}; the head starts anew")
 
     def start(self, epochs: int, steps: int, done: int) -> None:
         self.epochs, self.steps, self.done = epochs, steps, done
@@ -67,7 +69,12 @@ class TrainingProgress:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TimeElapsedColumn(),
+                TimeRemainingColumn(),
+            )
             self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self.task = self.bar.add_task("training", total=epochs * steps, completed=done)
             self.bar.start()
@@ -85,9 +92,9 @@ class TrainingProgress:
         left = (time.monotonic() - self.began) / max(step - self.done, 1) * (self.epochs * self.steps - step)
         line = f"epoch {int(row['epoch'])}/{self.epochs}  {said}  {_duration(left)} left"
         if self.bar:
-            self.bar.console.print(line, highlight=False)
+            self.bar.console.print(line, highlight=False, markup=False)
         else:
-            print(line, file=sys.stderr, flush=True)
+            say(line)
 
 
 def _metric(name: str, value: float) -> str:

@@ -1,6 +1,5 @@
 """How `train` and `pretrain` read recipes, open data and go on with runs: both do the same with another objective."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_workers_option
+from event2vec.cli.printing import say
 from event2vec.cli.progress import TrainingProgress, progress_bar
+from event2vec.names import printable
 
 if TYPE_CHECKING:
     from event2vec.prepare import Report
@@ -56,16 +57,19 @@ def read_recipe(options: Namespace) -> "Recipe":
 
 def _overrides(options: Namespace) -> dict[str, Any]:
     """Settings that were given on the command line, as YAML reads them."""
-    import yaml
-
+    from event2vec.documents import parse_yaml
     from event2vec.errors import Event2VecError
     from event2vec.recipe import setting_names
 
     given = {name: options.get(_key(name)) for name, _ in setting_names()}
-    try:
-        return {name: yaml.safe_load(value) for name, value in given.items() if value is not None}
-    except yaml.YAMLError as error:
-        raise Event2VecError(f"a setting is not YAML: {' '.join(str(error).split())}") from None
+    overrides = {}
+    for name, value in given.items():
+        try:
+            if value is not None:
+                overrides[name] = parse_yaml(value)
+        except Event2VecError as error:
+            raise Event2VecError(f"--{name} {error}") from None
+    return overrides
 
 
 def run_task(options: Namespace, task: "Task") -> None:
@@ -104,28 +108,27 @@ def start(
 def _introduce(recipe: "Recipe", report: "Report", run: Path) -> None:
     store = report.store
     for note in report.rejected[:SHOWN]:
-        print(f"event2vec: warning: not used: {note.source}: {note.message}", file=sys.stderr)
+        say(f"event2vec: warning: not used: {note.source}: {note.message}")
     if len(report.rejected) > SHOWN:
-        print(f"event2vec: warning: {len(report.rejected) - SHOWN} more not used, see {store.folder}", file=sys.stderr)
+        say(f"event2vec: warning: {len(report.rejected) - SHOWN} more not used, see {store.folder}")
     sets = len(store.names_of_sets("train"))
     if sets != recipe.data.clusterings:
-        print(
+        say(
             f"event2vec: warning: data.clusterings is {recipe.data.clusterings}, and {store.folder} has each recording "
-            f"{sets} time(s); that is what is read",
-            file=sys.stderr,
+            f"{sets} time(s); that is what is read"
         )
     of_each = f" ({sets} sets of clusters of each)" if sets > 1 else ""
     counts = {split: f"{store.splits.count(split):,}" for split in ("train", "test")}
-    print(
+    say(
         f"{counts['train']} recordings to train on{of_each} and {counts['test']} to test on, "
-        f"{len(store.classes)} classes, sensor {store.sensor}. The run: {run}",
-        file=sys.stderr,
+        f"{len(store.classes)} classes, sensor {store.sensor}. The run: {run}"
     )
 
 
 def _resume(options: Namespace) -> None:
     """All is as the run began, but for where its store lies and where it is trained."""
     from event2vec.errors import Event2VecError
+    from event2vec.recipe import load_recipe
     from event2vec.runs import RECIPE, read_run
     from event2vec.training import resume_run
 
@@ -137,7 +140,7 @@ def _resume(options: Namespace) -> None:
     run = Path(options.resume)
     task = read_run(run)["task"]
     if options.print_config:
-        print((run / RECIPE).read_text("utf-8"), end="")
+        print(load_recipe(run / RECIPE).to_yaml(), end="")
         return
     with _stoppable(run, task), TrainingProgress() as watcher:
         resume_run(run, watcher, _overrides(options), Path(options.data) if options.data else None)
@@ -172,7 +175,7 @@ def _stoppable(run: Path, task: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"event2vec: go on with: event2vec {task} --resume {run}", file=sys.stderr)
+        say(f"event2vec: go on with: event2vec {task} --resume {run}")
         raise
 
 
@@ -184,7 +187,7 @@ def _finish(run: Path) -> None:
     if not is_first_rank() or not (run / METRICS).exists():
         return
     rows = read_rows(run / METRICS)
-    draw_curves(rows, run / "curves.png", f"Training of {run.name}")
+    draw_curves(rows, run / "curves.png", printable(f"Training of {run.name}"))
     share = sum(row["data_share"] * row["seconds"] for row in rows) / sum(row["seconds"] for row in rows)
-    print(f"Reading data took {100 * share:.1f} % of the training steps' time", file=sys.stderr)
-    print(f"The network is in {run / 'model'}, its curves in {run / 'curves.png'}", file=sys.stderr)
+    say(f"Reading data took {100 * share:.1f} % of the training steps' time")
+    say(f"The network is in {run / 'model'}, its curves in {run / 'curves.png'}")

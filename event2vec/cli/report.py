@@ -6,12 +6,12 @@ The page is one HTML file that loads nothing from elsewhere. It has a player: dr
 see what the network attends to.
 """
 
-import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_workers_option
+from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 
 
@@ -29,8 +29,5 @@ def run(options: Namespace) -> int:
     run = Path(options.run)
     page = Path(options.out) if options.out else run / "report.html"
     report = write_report(run, page, options.repeats, options.workers, progress_bar, options.data)
-    print(
-        f"{100 * report.evaluation.accuracy:.1f} % of {report.evaluation.recordings:,} recordings. The page: {page}",
-        file=sys.stderr,
-    )
+    say(f"{100 * report.evaluation.accuracy:.1f} % of {report.evaluation.recordings:,} recordings. The page: {page}")
     return 2 if report.problems else 0
