@@ -175,6 +175,9 @@ def _check_checkpoint(path: Path, learner: Learner) -> None:
             raise _misfit(path, f"{name} is not as the recipe needs it")
         if not bool(found.isfinite().all()):
             raise _misfit(path, f"{name} has values that are not finite numbers")
+    for name in ("optimizer_states", "lr_schedulers"):
+        if not isinstance(checkpoint[name], list) or len(checkpoint[name]) != 1:
+            raise _misfit(path, f"its {name} must be one")
     sums = checkpoint["sums"]
     if not isinstance(sums, torch.Tensor) or sums.shape != learner.sums["train"].shape:
         raise _misfit(path, "its sums of metrics are not those of this task")

@@ -440,7 +440,7 @@ def widen(state):
         (lambda state: next(iter(state["state_dict"].values())).fill_(torch.nan), "not finite numbers"),
         (lambda state: state.pop("loops"), "it holds no whole state of a training"),
         (lambda state: state.update(loops=[1]), "TypeError"),
-        (lambda state: state.update(optimizer_states=[]), "does not fit the run"),
+        (lambda state: state.update(optimizer_states=[]), "its optimizer_states must be one"),
         (lambda state: state["optimizer_states"][0]["param_groups"].pop(), "ValueError"),
         (lambda state: state["optimizer_states"][0]["state"][0].update(exp_avg=torch.zeros(9)), "its optimiser is for"),
         (lambda state: state.update(callbacks={"Checkpoints": {"worst": 1}}), "KeyError"),
