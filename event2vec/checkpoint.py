@@ -34,6 +34,7 @@ def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None
     from safetensors.torch import save_file
 
     folder = Path(folder)
+    check_text_path(folder)
     model = getattr(model, "_orig_mod", model)  # as torch.compile wraps it
     if isinstance(model.embed.spatial, TabulatedSpatial):
         raise Event2VecError("a network with a table is for answers alone; save the one that it was made from")
@@ -47,6 +48,14 @@ def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None
         save_file(weights, work / WEIGHTS)
         (work / CONFIG).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
         (work / CARD).write_text(_card(model, facts), "utf-8")
+
+
+def check_text_path(folder: Path) -> None:
+    """safetensors and TensorBoard take no other names of folders; said before hours of training, not after."""
+    try:
+        str(folder).encode("utf-8")
+    except UnicodeEncodeError:
+        raise FileError(folder, "is not text in UTF-8, which a network is kept under. Choose another name") from None
 
 
 def _describe(model: Classifier | MaskedEventModel) -> dict[str, Any]:

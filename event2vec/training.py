@@ -21,7 +21,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import nn
 
-from event2vec.checkpoint import load_any_model
+from event2vec.checkpoint import check_text_path, load_any_model
 from event2vec.errors import Event2VecError, FileError
 from event2vec.learner import LAST, Checkpoints, Diary, Learner, Means, TrainingData, Watcher, WholeCheckpoints
 from event2vec.loading import steps_in_epoch
@@ -53,6 +53,7 @@ def start_run(
     """
     if is_first_rank() and run.exists() and any(run.iterdir()):
         raise FileError(run, "exists already. Choose another --out, or go on with it: event2vec train --resume")
+    check_text_path(run)
     recipe = replace(
         recipe,
         data=replace(recipe.data, clusterings=len(store.sets("train"))),  # what it holds, not what was asked for
