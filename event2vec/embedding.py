@@ -1,10 +1,12 @@
 """Events to tokens: where and when an event happened, each as a vector of `dim` numbers (Sec. 3.1-3.5, Eq. 1-7).
 
-Space: phi(x, y, p), a small network (Eq. 5), or a learnt table with a row for each pixel and polarity (Eq. 1).
+Space: phi(x, y, p), a small network (Eq. 5), or a learnt table with a row for each pixel and polarity (Eq. 2).
 Time: convolutions over the intervals between neighbours, or sine waves of the time itself.
 Token: (ln rho + 1) * (space + time)                                                                       (Eq. 7)
+       rho * (space + time) in the authors' released code
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -16,14 +18,14 @@ from event2vec.events import EventBatch, Sensor
 
 
 def normalised_coordinates(batch: EventBatch) -> Float[Tensor, "batch length 3"]:
-    """x, y and p scaled to [-1, 1] (Eq. 3). On a sensor one pixel wide, x is -1."""
+    """x, y and p scaled to [-1, 1] (Eq. 4). On a sensor one pixel wide, x is -1."""
     x = 2 * batch.x / max(batch.sensor.width - 1, 1) - 1
     y = 2 * batch.y / max(batch.sensor.height - 1, 1) - 1
     return torch.stack([x, y, 2 * batch.p.float() - 1], dim=-1)
 
 
 def pixel_rows(batch: EventBatch) -> Int64[Tensor, "batch length"]:
-    """The row of each event in a table over the sensor: p * H * W + y * W + x (Eq. 5), at the nearest pixel."""
+    """The row of each event in a table over the sensor: p * H * W + y * W + x (Eq. 2, 5), at the nearest pixel."""
     width, height = batch.sensor.width, batch.sensor.height
     return batch.p * (height * width) + batch.y.round().long() * width + batch.x.round().long()
 
@@ -38,9 +40,14 @@ def normalised_intervals(batch: EventBatch) -> Float[Tensor, "batch length"]:
     return intervals / intervals.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
+def log_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
     """ln rho + 1, and 0 for padding (Eq. 7)."""
     return ((1 + batch.rho.clamp(min=1).log()) * batch.valid)[..., None]  # padding has rho 0, whose log is -inf
+
+
+def linear_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
+    """rho itself, and 0 for padding: what the authors' released code multiplies by."""
+    return (batch.rho * batch.valid)[..., None]
 
 
 class ParametricSpatial(nn.Module):
@@ -98,7 +105,7 @@ class TabulatedSpatial(nn.Module):
 
 
 class LookupSpatial(nn.Module):
-    """A learnt vector for each pixel and polarity (Eq. 1): neighbours know nothing of each other."""
+    """A learnt vector for each pixel and polarity (Eq. 2): neighbours know nothing of each other."""
 
     def __init__(self, dim: int, sensor: Sensor) -> None:
         super().__init__()
@@ -175,6 +182,7 @@ TEMPORAL: dict[str, type[ConvolutionalTemporal] | type[SineTemporal]] = {
     "convolution": ConvolutionalTemporal,
     "sine": SineTemporal,
 }
+INTENSITY: dict[str, Callable[[EventBatch], Tensor]] = {"log": log_emphasis, "linear": linear_emphasis}
 
 
 class Parts(NamedTuple):
@@ -194,21 +202,25 @@ class Parts(NamedTuple):
 
 
 class Event2Vec(nn.Module):
-    """Eq. 7: each event becomes one token, from its own place and the times of its neighbours."""
+    """Eq. 7: each event becomes one token, from its own place and the times of its neighbours.
 
-    def __init__(self, spatial: nn.Module, temporal: nn.Module) -> None:
+    `intensity` says how rho enters: see `INTENSITY`.
+    """
+
+    def __init__(self, spatial: nn.Module, temporal: nn.Module, intensity: str = "log") -> None:
         super().__init__()
         self.spatial = spatial
         self.temporal = temporal
+        self.intensity = intensity
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         return self.parts(batch).fuse()
 
     def parts(self, batch: EventBatch) -> Parts:
-        return Parts(self.spatial(batch), self.temporal(batch), emphasis(batch))
+        return Parts(self.spatial(batch), self.temporal(batch), INTENSITY[self.intensity](batch))
 
     def with_table(self) -> "Event2Vec":
         """The same embedding with phi of every pixel computed once; a lookup table is one already."""
         if not isinstance(self.spatial, ParametricSpatial):
             return self
-        return Event2Vec(TabulatedSpatial(self.spatial), self.temporal)
+        return Event2Vec(TabulatedSpatial(self.spatial), self.temporal, self.intensity)

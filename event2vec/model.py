@@ -42,6 +42,8 @@ class ModelConfig:
     """Where an event was: a network over coordinates, or a table with a row for each pixel (Table 4)."""
     temporal: Literal["convolution", "sine"] = "convolution"
     """When it was: convolutions over intervals, or sine waves of the time (Table 4)."""
+    intensity: Literal["log", "linear"] = "log"
+    """How strongly a cluster of rho events speaks: ln rho + 1 as in the paper, or rho as in the authors' code."""
     attention: Literal["forgetting", "gated_linear"] = "forgetting"
     """How events see each other (Table 7)."""
     shared: bool = True
@@ -100,7 +102,8 @@ def _starting_weights(seed: int) -> Iterator[None]:
 
 
 def build_embedding(config: ModelConfig) -> Event2Vec:
-    return Event2Vec(SPATIAL[config.spatial](config.dim, config.sensor), TEMPORAL[config.temporal](config.dim))
+    spatial, temporal = SPATIAL[config.spatial](config.dim, config.sensor), TEMPORAL[config.temporal](config.dim)
+    return Event2Vec(spatial, temporal, config.intensity)
 
 
 def build_backbone(config: ModelConfig) -> Backbone:

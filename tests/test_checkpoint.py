@@ -34,13 +34,21 @@ def saved(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"spatial": "lookup", "temporal": "sine"}, {"attention": "gated_linear", "shared": False}], ids=str
+    "settings",
+    [
+        {},
+        {"spatial": "lookup", "temporal": "sine"},
+        {"attention": "gated_linear", "shared": False},
+        {"intensity": "linear"},
+    ],
+    ids=str,
 )
 def test_a_network_comes_back_as_it_was(tmp_path, make_events, settings):
     model = randomise(build_model(replace(TINY, **settings)))
     save_model(model, tmp_path / "net")
     again = load_model(tmp_path / "net")
     batch = EventBatch.pad([make_events(30)])
+    batch = replace(batch, rho=batch.rho + torch.arange(30.0))
     assert torch.equal(again(batch), model(batch))
     assert again.config == model.config
 
@@ -54,6 +62,15 @@ def test_names_and_sampling_come_back(saved):
     card = (folder / "README.md").read_text()
     assert "ant, bee, cat" in card
     assert "34x30" in card
+
+
+def test_a_network_saved_before_a_setting_was_there_is_as_it_was(saved):
+    model, folder = saved
+    config = json.loads((folder / "config.json").read_text())
+    del config["model"]["intensity"], config["sampling"]["seeding"]
+    (folder / "config.json").write_text(json.dumps(config))
+    again = load_model(folder)
+    assert (again.config, again.sampling) == (model.config, model.sampling)
 
 
 def test_a_network_is_replaced_whole_and_nothing_else_is(saved, tmp_path):

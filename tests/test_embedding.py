@@ -69,6 +69,22 @@ def test_tokens_are_equation_7(embed, make_events):
     torch.testing.assert_close(parts.separate(parts.fuse()), parts.where, atol=1e-5, rtol=1e-5)
 
 
+def test_linear_intensity_multiplies_by_rho_and_is_taken_out_again(make_events):
+    """As the authors' released code does, where Eq. 7 takes ln rho + 1."""
+    embed = randomise(Event2Vec(ParametricSpatial(16, SMALL), ConvolutionalTemporal(16), "linear"))
+    batch = EventBatch.pad([make_events(40), make_events(30, seed=1)])
+    batch = replace(batch, rho=(1 + torch.arange(40.0)) * batch.valid)
+    expected = batch.rho[..., None] * (embed.spatial(batch) + embed.temporal(batch))
+    torch.testing.assert_close(embed(batch), expected)
+    parts = embed.parts(batch)
+    found = parts.separate(parts.fuse())
+    torch.testing.assert_close(found[batch.valid], parts.where[batch.valid], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(embed.with_table()(batch), embed(batch), atol=1e-4, rtol=1e-5)
+    single = replace(batch, rho=batch.valid.float())
+    plain = Event2Vec(embed.spatial, embed.temporal)
+    assert torch.equal(embed(single), plain(single)), "for single events both are the same"
+
+
 def test_coordinates_run_from_minus_one_to_one():
     corners = Events.from_arrays([0, 33, 16.5], [29, 0, 14.5], [0, 1, 2], [0, 1, 1], sensor=SMALL)
     found = normalised_coordinates(EventBatch.pad([corners]))
@@ -127,7 +143,7 @@ def test_a_table_equals_the_network_it_was_made_from(make_events):
     assert not any("rows" in name for name, _ in quick.named_parameters()), "a table is not learnt"
 
 
-def test_rows_of_a_table_follow_equation_5():
+def test_rows_of_a_table_follow_equation_2():
     network = LookupSpatial(4, SMALL)
     events = Events.from_arrays([3, 3.4], [2, 1.6], [0, 1], [1, 0], sensor=SMALL)
     batch = EventBatch.pad([events])
@@ -138,7 +154,7 @@ def test_rows_of_a_table_follow_equation_5():
 
 
 def test_near_places_have_near_vectors():
-    """The neighbourhood semantics that the network has by its shape and a table has not (Eq. 6)."""
+    """The neighbourhood semantics that the network has by its shape and a table has not (Eq. 3, 6)."""
     similar = {}
     for kind in (ParametricSpatial, LookupSpatial):
         table = randomise(kind(32, SMALL)).table().view(2, 30, 34, 32)

@@ -18,7 +18,7 @@ FITTED = 50_000  # vectors that principal components are found from
 
 
 def embedding_grid(model: Classifier | MaskedEventModel) -> Grid:
-    """The vector of each pixel and polarity: W_phi of a network, or the table itself (Eq. 1, 5)."""
+    """The vector of each pixel and polarity: W_phi of a network, or the table itself (Eq. 2, 5)."""
     spatial, sensor = model.embed.spatial, model.config.sensor
     assert isinstance(spatial, ParametricSpatial | LookupSpatial)
     return spatial.table().float().cpu().numpy().reshape(2, sensor.height, sensor.width, -1)
