@@ -173,15 +173,25 @@ def _point(kind: str, value: int, found: Evaluation) -> dict[str, Any]:
 def lower_resolution(events: Events, side: int) -> Events:
     """Events as a sensor of side x side pixels would have placed them, on the pixels of the sensor that they came from.
 
-    Scaled down and made whole, scaled back and made whole again (Sec. 4.3); 1 leaves one place for all. A side of the
-    sensor that has no more pixels than that stays as it is.
+    Scaled down and made whole, scaled back and made whole again (Sec. 4.2): each event goes to the middle of its coarse
+    pixel. 1 leaves one place for all. A side of the sensor that has no more pixels than that stays as it is.
     """
 
     def place(column: Tensor, pixels: int) -> Tensor:
-        coarse = (column * side / pixels).floor().clamp(max=side - 1)
-        return column if side >= pixels else (coarse * pixels / side).floor()
+        coarse = scale_to(column.double(), pixels, side)
+        return column if side >= pixels else scale_to(coarse, side, pixels).to(column.dtype)
 
     return replace(events, x=place(events.x, events.sensor.width), y=place(events.y, events.sensor.height))
+
+
+def scale_to(column: Tensor, pixels: int, others: int) -> Tensor:
+    """The nearest of `others` pixels that cover what `pixels` did, edge on edge.
+
+    Half way between two it is the one nearer the middle of the sensor, so that a mirrored recording stays mirrored;
+    always to the right, or always to an even one, would move all events by half a pixel.
+    """
+    place = (column + 0.5) * others / pixels - 0.5
+    return torch.where(place > (others - 1) / 2, (place - 0.5).ceil(), (place + 0.5).floor())
 
 
 def with_sampling(model: Classifier, sampling: Sampling) -> Classifier:

@@ -106,14 +106,46 @@ def test_the_network_is_left_as_it_was(store):
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
-def test_a_lower_resolution_moves_events_to_coarse_pixels():
-    events = Events.from_arrays([0, 4, 5, 9], [0, 3, 7, 7], [0, 1, 2, 3], [1] * 4, sensor=Sensor(10, 8))
+def on_every_pixel(width, height):
+    x, y = torch.meshgrid(torch.arange(width), torch.arange(height), indexing="ij")
+    count = width * height
+    return Events.from_arrays(x.flatten(), y.flatten(), range(count), [1] * count, sensor=Sensor(width, height))
+
+
+def test_a_lower_resolution_moves_events_to_the_middle_of_coarse_pixels():
+    events = Events.from_arrays([0, 4, 5, 9], [0, 3, 4, 7], [0, 1, 2, 3], [1] * 4, sensor=Sensor(10, 8))
     half = lower_resolution(events, 2)
-    assert half.x.tolist() == [0, 0, 5, 5]
-    assert half.y.tolist() == [0, 0, 4, 4]
-    assert not lower_resolution(events, 1).x.any()
+    assert half.x.tolist() == [2, 2, 7, 7]
+    assert half.y.tolist() == [2, 2, 5, 5], "1.5 and 5.5 are half way between two pixels"
     for side in (10, 11):
         assert_same(lower_resolution(events, side), events)
+    wide = on_every_pixel(9, 3)
+    assert torch.equal(lower_resolution(wide, 3).y, wide.y), "this side has no more pixels than that"
+    assert lower_resolution(wide, 3).x.tolist() == [[1, 4, 7][x // 3] for x in range(9) for _ in range(3)]
+
+
+@pytest.mark.parametrize("size", [(34, 34), (128, 128), (240, 180), (35, 7), (2, 1)], ids=str)
+def test_one_pixel_is_the_middle_of_the_sensor(size):
+    one = lower_resolution(on_every_pixel(*size), 1)
+    for column, pixels in zip((one.x, one.y), size, strict=True):
+        assert set(column.tolist()) == {pixels // 2}
+
+
+@pytest.mark.parametrize("pixels", [6, 33, 34, 128])
+@pytest.mark.parametrize("side", [2, 3, 4, 5, 8, 16, 31, 32])
+def test_a_lower_resolution_neither_shifts_nor_turns_a_recording(pixels, side):
+    """Mirrored events stay mirrored; those in the very middle may have two pixels to go to, equally near."""
+    events = on_every_pixel(pixels, 1)
+    lower = lower_resolution(events, side).x
+    middle, coarse = (pixels - 1) / 2, max(pixels / side, 1)
+    mirrored = pixels - 1 - lower_resolution(replace(events, x=pixels - 1 - events.x), side).x
+    apart = lower != mirrored
+    assert bool(((events.x - middle).abs()[apart] < coarse / 2).all())
+    assert abs(lower.mean() - middle) <= apart.float().mean() * (coarse + 1) / 2 + 1e-5, "the centre of mass stays"
+    assert bool(((lower - events.x).abs() <= coarse / 2 + 0.5).all()), "no farther than its coarse pixel"
+    assert bool(((lower >= 0) & (lower < pixels)).all())
+    assert len(lower.unique()) == min(side, pixels)
+    assert torch.equal(lower_resolution(replace(events, x=lower), side).x, lower), "once is as good as twice"
 
 
 @pytest.mark.parametrize("method", ["random", "clusters"])
