@@ -18,8 +18,13 @@ EXACT = "donot_use_mm_for_euclid_dist"  # a product of matrices subtracts large 
 class Cloud(ABC):
     """Points of the unit cube with weights."""
 
+    weights: Float[Tensor, " n"]
+
     @abstractmethod
     def __init__(self, points: Float[Tensor, "n 3"], weights: Float[Tensor, " n"]) -> None: ...
+
+    def __len__(self) -> int:
+        return len(self.weights)
 
     @abstractmethod
     def seed(self, count: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:

@@ -1,13 +1,14 @@
 """Clusters by any engine of Table 5: ours, and for comparisons scikit-learn's and Faiss's K-Means on the same task."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.clustering import SEED, cluster_events, from_unit_cube, share_clusters, to_unit_cube
+from event2vec.clustering import SEED, Seeding, cluster_events, from_unit_cube, share_clusters, to_unit_cube
 from event2vec.errors import MissingExtra
 from event2vec.events import Events
 
@@ -15,9 +16,12 @@ Points = NDArray[np.float64]
 Labelled = tuple[Points, NDArray[Any]]  # centres, and the nearest one of each point
 
 
-def cluster_ours(events: Events, clusters: int, iterations: int, seed: int = SEED) -> Events:
+def cluster_ours(
+    events: Events, clusters: int, iterations: int, seed: int = SEED, seeding: Seeding = "pruned"
+) -> Events:
     """`cluster_events`, called as the others are."""
-    return cluster_events(events, clusters, iterations=iterations, generator=torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    return cluster_events(events, clusters, iterations=iterations, generator=generator, seeding=seeding)
 
 
 def cluster_sklearn(events: Events, clusters: int, iterations: int, seed: int = 0) -> Events:
@@ -62,6 +66,8 @@ def _cluster(events: Events, clusters: int, fit: Callable[[Points, int], Labelle
 
 ENGINES: dict[str, Callable[..., Events]] = {
     "ours": cluster_ours,
+    "plain": partial(cluster_ours, seeding="plain"),
     "scikit-learn": cluster_sklearn,
     "faiss": cluster_faiss,
 }  # each takes a recording, the number of clusters, `iterations` and a `seed`
+OURS: dict[Seeding, str] = {"pruned": "ours", "plain": "plain"}  # what each seeding is called among them

@@ -15,14 +15,14 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import NamedTuple
 
-from event2vec.clustering import SEED
+from event2vec.clustering import SEED, Seeding
 from event2vec.clustering import VERSION as CLUSTERING
 from event2vec.compiled_cloud import library
 from event2vec.datasets import SPLITS, Dataset, open_dataset
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io import Recording
-from event2vec.kmeans_baselines import ENGINES
+from event2vec.kmeans_baselines import ENGINES, OURS
 from event2vec.sampling import Sampling
 from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter, name_of_set
 
@@ -78,8 +78,9 @@ def open_for_training(
     A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
     epoch: each recording to train on gets `clusterings` sets of them. A store of clusters stays as it is. Work that was
     done before is found again. With `wait`, another process does it: where several train together, the first prepares.
-    `engine` and `iterations` are for comparisons (Table 5).
+    `engine` and `iterations` are for comparisons (Table 5); ours seeds as the sampling says.
     """
+    engine = OURS[sampling.seeding] if engine == "ours" else engine
     clusters = Clusters(sampling.length, clusterings, engine, iterations) if sampling.method == "clusters" else None
     if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
         raise FileError(data, "is no store; the digits are built in, leave --data out, or choose another recipe")
@@ -138,19 +139,23 @@ def prepare(
     progress: Callable[[int, int], None] | None = None,
     clusters: int | None = None,
     clusterings: int = 1,
+    seeding: Seeding = "pruned",
 ) -> Report:
     """Write all recordings of these splits into one store, in their order whatever the number of workers.
 
     A recording that cannot be used is left out and reported. Work that was stopped goes on where it was: finished
     parts lie in `<folder>.partial` until the store is whole. `progress` is told how many of how many are done.
-    With `clusters`, recordings are brought to so many events by `cluster_events`; those to train on, `clusterings`
-    times over from different starts.
+    With `clusters`, recordings are brought to so many events by `cluster_events` with `seeding`; those to train on,
+    `clusterings` times over from different starts.
     """
     if clusters is not None and clusters < 2:
         raise Event2VecError(f"clusters must be at least 2, one for each polarity, got {clusters}")
     if clusterings < 1 or (clusterings > 1 and clusters is None):
         raise Event2VecError(f"clusterings must be at least 1, and more than 1 need clusters, got {clusterings}")
-    return _prepare(datasets, Path(folder), workers, progress, Clusters(clusters, clusterings) if clusters else None)
+    if seeding != "pruned" and clusters is None:
+        raise Event2VecError(f"seeding {seeding} is a way to make clusters, and none are asked for; add --clusters")
+    wanted = Clusters(clusters, clusterings, OURS[seeding]) if clusters else None
+    return _prepare(datasets, Path(folder), workers, progress, wanted)
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class Clusters:
 
     def __str__(self) -> str:
         """All that the result depends on: without its compiled part our engine gives other clusters."""
-        version = f"{CLUSTERING} {library() is not None}" if self.engine == "ours" else ""
+        version = f"{CLUSTERING} {library() is not None}" if self.engine in OURS.values() else ""
         sets = f" {self.sets} sets" if self.sets > 1 else ""  # one is what stores had before there were several
         return f"{self.count} {self.engine} {self.iterations} {version}{sets}"
 

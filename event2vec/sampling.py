@@ -4,13 +4,13 @@ The second, clustering, has a file of its own.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from event2vec.clustering import cluster_events
+from event2vec.clustering import Seeding, cluster_events
 from event2vec.events import Events
 
 SPARSE = 4  # below one in four, drawing numbers until enough differ beats shuffling them all
@@ -24,10 +24,14 @@ class Sampling:
     """random: a draw of the events, another one each time. clusters: centres that stand for all events (Alg. 1)."""
     length: int = 1024
     """Events that a network reads of each recording, L in the paper; shorter recordings stay as they are."""
+    seeding: Seeding = "pruned"
+    """Of clusters. pruned: spare seeds, the best are kept. plain: Alg. 1 to the letter. Stores keep theirs."""
 
     def __post_init__(self) -> None:
         if self.method not in ("random", "clusters"):
             raise ValueError(f"sampling.method must be random or clusters, got {self.method!r}")
+        if self.seeding not in get_args(Seeding):
+            raise ValueError(f"sampling.seeding must be {' or '.join(get_args(Seeding))}, got {self.seeding!r}")
         least = 2 if self.method == "clusters" else 1
         if self.length < least:
             raise ValueError(f"sampling.length must be at least {least}, got {self.length}")
@@ -40,7 +44,7 @@ class Sampling:
     def shorten(self, events: Events, generator: torch.Generator) -> Events:
         """At most `length` events of a recording. Clusters need no draw and take none from the generator."""
         if self.method == "clusters":
-            return events if len(events) <= self.length else cluster_events(events, self.length)
+            return cluster_events(events, self.length, seeding=self.seeding)
         return sample_uniform(events, self.length, generator)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import event2vec.clustering as module
 import event2vec.compiled_cloud as compiled_cloud
-from event2vec import Event2VecError, Events, EventStore, Sensor, cluster_batch, cluster_events, open_dataset
+from event2vec import Event2VecError, Events, EventStore, Sampling, Sensor, cluster_batch, cluster_events, open_dataset
 from event2vec.benchmark.clustering import inertia
 from event2vec.clouds import AT_ONCE, TorchCloud, draw_distinct
 from event2vec.clustering import Settings, cluster_with, share_clusters
@@ -160,6 +160,73 @@ def compiled_draws(cloud, generator):
 
 def torch_draws(cloud, generator):
     return lambda mass, count: draw_distinct(torch.from_numpy(mass), count, generator).numpy()
+
+
+def obvious_plain(points, share, batch, iterations, tolerance, draw_positions):
+    """Alg. 1 as the paper writes it, line by line, for one polarity of raw events."""
+    centres = points[draw_positions(np.ones(len(points)), 1)]
+    distance = ((points - centres[0]) ** 2).sum(-1)  # D^2
+    while len(centres) < share:
+        new = points[draw_positions(distance, min(batch, share - len(centres)))]
+        centres = np.concatenate([centres, new])
+        distance = np.minimum(distance, ((points[:, None] - new[None]) ** 2).sum(-1).min(1))
+    for _ in range(iterations):
+        labels = ((points[:, None] - centres[None]) ** 2).sum(-1).argmin(1)
+        moved = np.array([points[labels == number].mean(0) for number in range(share)])
+        shift, centres = np.sqrt(((moved - centres) ** 2).sum(1)).max(), moved
+        if shift < tolerance:
+            break
+    return centres, np.bincount(labels, minlength=share)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    ("count", "clusters", "batch", "iterations"), [(200, 8, 64, 1), (300, 40, 7, 6), (5000, 20, 4, 20)]
+)
+def test_plain_seeding_is_the_papers_algorithm_to_the_letter(engine, count, clusters, batch, iterations, make_events):
+    """5,000 events in 20 clusters: enough for groups of neighbours, if there were any."""
+    events = make_events(count)
+    chance = torch.rand(2, count, generator=seeded(1)) * 0.9  # between pixels, so that no two distances are the same
+    events = replace(events, x=(events.x + chance[0]).clamp(max=33), y=(events.y + chance[1]).clamp(max=29))
+    settings = Settings(batch, iterations, 1e-4, seeded(), "plain")
+    result = cluster_with(engine, events, clusters, settings)
+    chances = Settings(batch, iterations, 1e-4, seeded())
+    for polarity, share in enumerate(share_clusters(int((~events.p).sum()), int(events.p.sum()), clusters)):
+        mine = events.p == bool(polarity)
+        cloud = engine(module.to_unit_cube(events)[mine], events.rho[mine].double())
+        draws = (compiled_draws if engine is CompiledCloud else torch_draws)(cloud, chances.branch().generator)
+        centres, counts = obvious_plain(cloud.points.numpy(), share, batch, iterations, 1e-4, draws)
+        theirs = result.p == bool(polarity)
+        found = np.stack([result.x[theirs] / 33, result.y[theirs] / 29, result.t[theirs] / events.duration], 1)
+        order, other = np.lexsort(found.round(4).T), np.lexsort(centres.round(4).T)
+        np.testing.assert_allclose(found[order], centres[other], atol=1e-5)
+        np.testing.assert_array_equal(result.rho[theirs].numpy()[order], counts[other])
+
+
+def test_both_seedings_can_be_asked_for_everywhere(tmp_path):
+    recordings = [digit(number) for number in range(3)]
+    plain = [cluster_events(events, 50, seeding="plain") for events in recordings]
+    for events, result in zip(recordings, plain, strict=True):
+        check_promises(events, result, 50)
+        assert not torch.equal(result.x, cluster_events(events, 50).x)
+        assert_same(Sampling(method="clusters", length=50, seeding="plain").shorten(events, seeded()), result)
+    for result, together in zip(plain, cluster_batch(recordings, 50, seeding="plain"), strict=True):
+        assert_same(together, result)
+    means = [
+        np.mean([inertia(events, cluster_events(events, 50, seeding=kind)) for events in recordings])
+        for kind in ("pruned", "plain")
+    ]
+    assert means[0] < means[1], "what spare seeds are for"
+
+
+def test_a_seeding_that_is_not_known_is_refused(make_events):
+    for refused in (
+        lambda: cluster_events(make_events(50), 5, seeding="best"),
+        lambda: cluster_batch([make_events(50)], 5, seeding="best"),
+        lambda: Sampling(seeding="best"),
+    ):
+        with pytest.raises(Exception, match="seeding"):  # the tests' own checks of types may come first
+            refused()
 
 
 def obvious(points, weights, share, iterations, tolerance, draw_positions):
@@ -321,7 +388,8 @@ def test_the_torch_engine_is_as_good_in_float32():
     settings = Settings(64, 20, 1e-4, seeded())
     scores = []
     for kind in (torch.float32, torch.float64):
-        centres, counts = module._cluster(TorchCloud, points[mine].to(kind), weights[mine].to(kind), 64, settings)
+        cloud = TorchCloud(points[mine].to(kind), weights[mine].to(kind))
+        centres, counts = module.cluster_pruned(cloud, 64, settings)
         assert counts.sum() == mine.sum()
         scores.append(float(torch.cdist(points[mine].double(), centres.double()).min(1).values.square().sum()))
     assert 0.95 < scores[0] / scores[1] < 1.05
@@ -424,7 +492,12 @@ def test_a_clustered_store_holds_the_clusters_whatever_the_number_of_workers(tmp
     assert store.lengths.max() <= 20
     for name in ("x.bin", "t.bin", "rho.bin", "store.json"):
         assert (tmp_path / "store1" / name).read_bytes() == (tmp_path / "store2" / name).read_bytes()
-    with pytest.raises(Event2VecError, match="with other options"):
-        prepare(datasets, tmp_path / "store1", clusters=30)
+    for other in ({"clusters": 30}, {"clusters": 20, "seeding": "plain"}):
+        with pytest.raises(Event2VecError, match="with other options"):
+            prepare(datasets, tmp_path / "store1", **other)
+    plain = prepare(datasets, tmp_path / "plain", clusters=20, seeding="plain").store
+    assert_same(plain[0][0], cluster_events(datasets[0][0][0], 20, seeding="plain"))
+    with pytest.raises(Event2VecError, match="none are asked for"):
+        prepare(datasets, tmp_path / "other", seeding="plain")
     with pytest.raises(Event2VecError, match="at least 2"):
         prepare(datasets, tmp_path / "other", clusters=1)

@@ -38,6 +38,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="sets of clusters to make of each training recording; training reads them in turn",
     )
+    parser.add_argument(
+        "--seeding",
+        choices=["pruned", "plain"],
+        default="pruned",
+        help="of clusters; plain is Alg. 1 to the letter, pruned comes closer to the events",
+    )
     add_workers_option(parser, "read")
     parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
     parser.add_argument(
@@ -61,7 +67,15 @@ def run(options: Namespace) -> int:
     datasets = [open_dataset(options.name, options.root, split, **_options(options)) for split in wanted]
     try:
         with progress_bar(f"preparing {options.name}") as progress:
-            report = prepare(datasets, options.out, options.workers, progress, options.clusters, options.clusterings)
+            report = prepare(
+                datasets,
+                options.out,
+                options.workers,
+                progress,
+                options.clusters,
+                options.clusterings,
+                options.seeding,
+            )
     except KeyboardInterrupt:
         say("event2vec: stopped. The same command goes on from here")
         return 130
