@@ -19,7 +19,7 @@ A recording flows down this list, and every file does one step of it:
     attention           forgetting and gated linear attention, in both directions (Eq. 8-10)
     backbone, heads     Transformer blocks, pooling; tokens -> classes or hidden events (Eq. 11)
     model               ModelConfig, Classifier, MaskedEventModel
-    checkpoint          networks on disk; the authors' checkpoints
+    checkpoint          networks on disk; authors: their published checkpoints, made ours
     masking, augment    what pre-training hides (App. A.5); changes that keep the class (App. A.9)
     objectives          classification and masked reconstruction: batch -> loss and metrics
     recipe              all settings of a training; recipes/*.yaml
@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from event2vec.attention import forgetting_attention as forgetting_attention
-    from event2vec.checkpoint import import_checkpoint as import_checkpoint
+    from event2vec.authors import import_checkpoint as import_checkpoint
     from event2vec.checkpoint import load_model as load_model
     from event2vec.checkpoint import save_model as save_model
     from event2vec.clustering import cluster_batch as cluster_batch
@@ -87,7 +87,7 @@ _HOMES = {
     "build_model": "model",
     "save_model": "checkpoint",
     "load_model": "checkpoint",
-    "import_checkpoint": "checkpoint",
+    "import_checkpoint": "authors",
     "Recipe": "recipe",
     "load_recipe": "recipe",
 }

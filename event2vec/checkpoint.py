@@ -1,12 +1,11 @@
-"""Networks on disk: a folder of ours, safetensors and JSON; or a checkpoint that the authors published.
+"""Networks on disk: a folder with safetensors and JSON.
 
 A folder holds model.safetensors (weights), config.json (all else that is needed to build the network and to answer with
 it) and README.md (a model card). Nothing in it can run code.
 """
 
 import json
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -208,92 +207,3 @@ def check_names(path: Path, missing: set[str], left_over: set[str]) -> None:
 def _first(names: set[str], count: int = 3) -> str:
     listed = ", ".join(shorten(name) for name in sorted(names)[:count])
     return listed if len(names) <= count else f"{listed} and {len(names) - count} more"
-
-
-def import_checkpoint(
-    path: str | Path, config: ModelConfig, *, class_names: Sequence[str] = (), sampling: Sampling | None = None
-) -> Classifier:
-    """The network of a checkpoint that the authors published, built as `config` says.
-
-    Their networks share weights between directions and use the parametric and convolutional embeddings. A checkpoint
-    does not say how many events its network reads of a recording: 4,096 for DVS Gesture, 1,024 for the others.
-    """
-    path = Path(path)
-    for name, needed in {"shared": True, "spatial": "parametric", "temporal": "convolution"}.items():
-        if getattr(config, name) != needed:
-            raise Event2VecError(f"the authors' checkpoints need model.{name} = {needed}, got {getattr(config, name)}")
-    if config.attention != "forgetting":
-        raise Event2VecError(f"the authors' checkpoints need model.attention = forgetting, got {config.attention}")
-    theirs = _read_theirs(path)
-    sources = {ours: [f"classifier.{name}" for name in names] for ours, names in _sources(config).items()}
-    used = {name for names in sources.values() for name in names}
-    check_names(path, used - theirs.keys(), theirs.keys() - used)
-    model = build_model(config, class_names=class_names, sampling=sampling)
-    weights = {}
-    for ours, weight in model.state_dict().items():
-        try:
-            weights[ours] = torch.cat([theirs[name] for name in sources[ours]]).view(weight.shape)
-        except RuntimeError:
-            found = ", ".join(f"{name} of shape {tuple(theirs[name].shape)}" for name in sources[ours])
-            raise FileError(path, f"has {found}, the network needs {tuple(weight.shape)}. Check its sizes.") from None
-    model.load_state_dict(weights)
-    return model.eval()
-
-
-def _read_theirs(path: Path) -> dict[str, Tensor]:
-    if not path.exists():
-        raise FileError(path, "does not exist")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        reason = "holds more than weights, which could run code when loaded, or is damaged; it was not loaded"
-        raise FileError(path, f"{reason}. Save its state_dict alone with torch.save.") from error
-    except Exception as error:  # damage shows in many ways, from assertions to missing attributes
-        raise FileError(path, f"is no checkpoint that torch can read: {_first_line(error)}") from error
-    weights = content.get("state_dict", content) if isinstance(content, dict) else None
-    if not isinstance(weights, dict) or not all(
-        isinstance(name, str) and isinstance(weight, Tensor) for name, weight in weights.items()
-    ):
-        raise FileError(path, "holds no weights by name, expected a Lightning checkpoint or its state_dict")
-    return weights
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
-
-
-def _sources(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """For each of our weights, the authors' names for what it is made of."""
-    names: dict[str, tuple[str, ...]] = {"head.linear.weight": ("heads.weight",), "head.linear.bias": ("heads.bias",)}
-    for number, (linear, linear_norm, convolution, convolution_norm) in enumerate(
-        ((0, 1, 0, 2), (3, 4, 5, 7), (6, 7, 10, 12))
-    ):
-        names[f"embed.spatial.layers.{number}.weight"] = (f"embed_net.embed.{linear}.weight",)
-        names[f"embed.temporal.kernels.{number}"] = (f"tpe.conv.{convolution}.weight",)
-        for kind in ("weight", "bias"):
-            names[f"embed.spatial.norms.{number}.{kind}"] = (f"embed_net.embed.{linear_norm}.{kind}",)
-            names[f"embed.temporal.norms.{number}.{kind}"] = (f"tpe.conv.{convolution_norm}.{kind}",)
-    for block in range(config.blocks):
-        ours = f"backbone.stages.{block}.blocks.0" if config.pooling else f"backbone.stages.0.blocks.{block}"
-        theirs = f"backbone_net.{block}.layers.0" if config.pooling else f"backbone_net.layers.{block}"
-        names |= _block_sources(ours, theirs)
-    for stage in range(config.blocks if config.pooling else 1):
-        theirs = f"backbone_net.{stage}.norm" if config.pooling else "backbone_net.norm"
-        names |= {f"backbone.stages.{stage}.norm.{kind}": (f"{theirs}.{kind}",) for kind in ("weight", "bias")}
-    return names
-
-
-def _block_sources(ours: str, theirs: str) -> dict[str, tuple[str, ...]]:
-    attention, direction = f"{theirs}.attention.attention", f"{ours}.attention.directions.0"
-    names: dict[str, tuple[str, ...]] = {
-        f"{direction}.project_all.weight": tuple(f"{attention}.{letter}_proj.weight" for letter in "qkvf"),
-        f"{direction}.forget_bias": (f"{attention}.f_proj.bias",),
-        f"{direction}.query_norm": (f"{attention}.q_norm.weight",),
-        f"{direction}.key_norm": (f"{attention}.k_norm.weight",),
-        f"{ours}.attention.output.weight": (f"{attention}.o_proj.weight",),
-        f"{ours}.widen.weight": (f"{theirs}.ffn.linear1.weight",),
-        f"{ours}.narrow.weight": (f"{theirs}.ffn.linear2.weight",),
-    }
-    for norm, number in (("attention_norm", 1), ("feed_norm", 2)):
-        names |= {f"{ours}.{norm}.{kind}": (f"{theirs}.norm{number}.{kind}",) for kind in ("weight", "bias")}
-    return names

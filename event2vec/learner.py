@@ -233,7 +233,7 @@ class Diary(pl.Callback):
         row["data_share"] = self.data_seconds / train_seconds if train_seconds else 0.0
         if trainer.is_global_zero:
             append_row(self.run / METRICS, row)
-            save_model(learner.objective.model, self.run / "model")  # type: ignore[arg-type]
+            save_model(learner.objective.model, self.run / "model")
             if trainer.logger:
                 trainer.logger.log_metrics({f"epoch/{name}": value for name, value in row.items()}, trainer.global_step)
             if self.watcher:

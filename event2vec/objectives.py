@@ -44,7 +44,7 @@ class Outcome:
 class Objective(nn.Module):
     """A task: holds the network that it trains. A generator means training; without one nothing is random."""
 
-    model: nn.Module
+    model: Classifier | MaskedEventModel
     metrics: tuple[str, ...]
     """Names of what an outcome holds, in a fixed order."""
     monitor: str

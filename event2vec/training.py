@@ -19,13 +19,12 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
-from torch import nn
 
 from event2vec.checkpoint import check_text_path, load_any_model
 from event2vec.errors import Event2VecError, FileError
 from event2vec.learner import LAST, Checkpoints, Diary, Learner, Means, TrainingData, Watcher, WholeCheckpoints
 from event2vec.loading import steps_in_epoch
-from event2vec.model import build_masked_model, build_model
+from event2vec.model import Classifier, MaskedEventModel, build_masked_model, build_model
 from event2vec.names import shorten
 from event2vec.objectives import Classification, MaskedReconstruction, Objective
 from event2vec.recipe import Recipe, load_recipe
@@ -111,10 +110,15 @@ def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
     return Classification(model, recipe.objective)
 
 
-def take_over(model: nn.Module, init: Path) -> list[str]:
+def take_over(model: Classifier | MaskedEventModel, init: Path) -> list[str]:
     """Copy all weights but the head's from another network; gives their names."""
-    theirs = load_any_model(init).state_dict()
-    ours = model.state_dict()
+    other = load_any_model(init)
+    learnt, wanted = other.config.intensity, model.config.intensity
+    if learnt != wanted:
+        raise FileError(
+            init, f"was trained with model.intensity {learnt}, this recipe has {wanted}. Add --model.intensity {learnt}"
+        )
+    theirs, ours = other.state_dict(), model.state_dict()
     taken = [name for name in ours if name.startswith(("embed.", "backbone."))]
     for name in taken:
         if name not in theirs or theirs[name].shape != ours[name].shape:

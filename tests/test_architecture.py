@@ -17,7 +17,7 @@ LAYERS = [
     {"io", "sampling", "clouds", "compiled_cloud", "clustering", "kmeans_baselines", "augment", "masking"},
     {"store", "datasets", "embedding", "attention"},
     {"prepare", "backbone", "heads", "model", "checkpoint"},
-    {"objectives", "recipe", "repeats", "loading", "runs", "learner", "training"},
+    {"authors", "objectives", "recipe", "repeats", "loading", "runs", "learner", "training"},
     {"evaluate", "probe", "figures", "benchmark"},
     {"experiment", "report"},
     {"cli"},
