@@ -35,7 +35,8 @@ def test_figures_are_those_of_the_confusion():
     confusion = np.array([[8, 2, 0], [1, 9, 0], [0, 0, 0]])
     result = Evaluation(("a", "b", "c"), 10, 2, 1, (0.8, 0.9), None, confusion)
     assert result.accuracy == pytest.approx(0.85)
-    assert result.accuracy_std == pytest.approx(0.05)
+    assert result.accuracy_std == pytest.approx(0.005**0.5), "of a sample: n - 1"
+    assert Evaluation(("a", "b", "c"), 10, 1, 1, (0.8,), None, confusion).accuracy_std == 0
     assert result.per_class == {"a": 0.8, "b": 0.9, "c": None}
     assert {"accuracy", "accuracy_std", "per_class"} <= result.facts().keys()
 
@@ -81,11 +82,21 @@ def test_progress_covers_all_the_work(store):
 def test_many_classes_count_the_best_five(tmp_path):
     names = [str(number) for number in range(12)]
     config = ModelConfig(sensor=SMALL, classes=12, dim=16, hidden=16, heads=2, blocks=1)
-    recordings = [(make_recording(30, seed=index), index) for index in range(12)]
+    recordings = [(make_recording(30, seed=index), index % 12) for index in range(36)]
     store = EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=names)
-    result = evaluate(randomise(build_model(config, sampling=Sampling(length=20))), store, repeats=2)
-    assert result.top5 is not None
-    assert result.top5 >= result.accuracy
+    model = randomise(build_model(config, sampling=Sampling(length=20)))
+    among = []
+    for draw in range(2):
+        scores = classify_store(model, store, draw, 32, lambda done, total: None)
+        better = (scores > scores[np.arange(36), store.labels][:, None]).sum(axis=1)
+        among.append((better < 5).mean())
+    result = evaluate(model, store, repeats=2)
+    assert result.top5 == pytest.approx(np.mean(among))
+    assert result.accuracy < result.top5 < 1, "neither the best answer alone nor all of them"
+
+
+def test_few_classes_have_no_best_five(store):
+    assert evaluate(build(length=10), store, repeats=1).top5 is None
 
 
 def test_a_store_that_does_not_fit_is_refused(store, tmp_path):
