@@ -1,13 +1,14 @@
-"""Changes that leave the class of a recording as it is, drawn anew for each recording (App. A.9).
+"""Changes that leave the class of a recording as it is (App. A.9).
 
-Each transform draws its parameters and applies them in two steps. A policy turns each transform on with one probability
-for each recording; events that end outside the sensor are dropped after all of them.
+Each transform draws its parameters, for each recording its own, and applies them in two steps. A policy turns each
+transform on with one probability, for each recording or for a whole batch; events that end outside the sensor are
+dropped after all of them.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -152,16 +153,19 @@ class DropChunks(Transform):
 
 @dataclass(frozen=True)
 class Policy:
-    """Each transform is on for a recording with the same probability, independently of the others."""
+    """Each transform is on with the same probability, independently of the others."""
 
     probability: float
     transforms: Sequence[Transform]
+    whole_batch: bool = False
+    """Turn a transform on for all recordings of a batch or for none, as the authors' code does."""
 
     def __call__(self, batch: EventBatch, generator: torch.Generator) -> EventBatch:
         """A row that would lose all its events keeps them as they were."""
         changed = batch
         for transform in self.transforms:
             on = _unit(batch, 1, generator) < self.probability
+            on = on[:1].expand_as(on) if self.whole_batch else on
             changed = _choose(on, transform.apply(changed, transform.draw(changed, generator)), changed)
         changed = drop_outside(changed)
         return _choose(changed.valid.any(dim=1, keepdim=True), changed, batch)
@@ -202,6 +206,10 @@ class AugmentConfig:
     """Longest of these stretches."""
     forget_intensity: float = 0.0
     """Share of recordings whose rho is set to 1, so that the network does not lean on it alone."""
+    draw_for: Literal["recording", "batch"] = "recording"
+    """Whether a change is on is drawn for each recording, or once for a batch (the authors' code)."""
+    forget_intensity_for: Literal["recording", "event"] = "recording"
+    """rho is set to 1 in all events of a recording, or in each event by itself (the authors' code)."""
 
     def __post_init__(self) -> None:
         for name in ("probability", "flip", "forget_intensity"):
@@ -231,13 +239,17 @@ class AugmentConfig:
 
     def __call__(self, batch: EventBatch, generator: torch.Generator) -> EventBatch:
         if self.transforms:
-            batch = Policy(self.probability, self.transforms)(batch, generator)
-        return forget_intensity(batch, self.forget_intensity, generator) if self.forget_intensity else batch
+            whole_batch = {"recording": False, "batch": True}[self.draw_for]
+            batch = Policy(self.probability, self.transforms, whole_batch)(batch, generator)
+        if not self.forget_intensity:
+            return batch
+        draws = {"recording": 1, "event": batch.valid.shape[1]}[self.forget_intensity_for]
+        return forget_intensity(batch, self.forget_intensity, generator, draws)
 
 
-def forget_intensity(batch: EventBatch, share: float, generator: torch.Generator) -> EventBatch:
-    """Set rho to 1 in a share of the recordings."""
-    forgotten = _unit(batch, 1, generator) < share
+def forget_intensity(batch: EventBatch, share: float, generator: torch.Generator, draws: int = 1) -> EventBatch:
+    """Set rho to 1 in a share of the recordings; with as many draws as places in a row, in a share of the events."""
+    forgotten = _unit(batch, draws, generator) < share
     return replace(batch, rho=torch.where(forgotten, batch.valid.to(batch.rho.dtype), batch.rho))
 
 

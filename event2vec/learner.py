@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from event2vec.atomic import whole_file
@@ -54,8 +54,9 @@ class TrainingData(pl.LightningDataModule):
         assert self.trainer is not None
         self.asked = True
         count, config, ranks = len(self.learn_from), self.recipe.training, self.trainer.world_size
-        skip = self.trainer.global_step % steps_in_epoch(count, config, ranks)
-        batches = Batches(count, config, self.trainer.global_rank, ranks, skip)
+        accumulate = self.recipe.trainer.accumulate
+        skip = self.trainer.global_step % steps_in_epoch(count, config, ranks * accumulate)
+        batches = Batches(count, config, self.trainer.global_rank, ranks, skip, accumulate)
         return self._loader(self.sets, batches)
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
@@ -100,7 +101,8 @@ class Learner(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         events, labels, indices = batch
         seed = self.recipe.training.seed
-        generator = seeded(seed, self.global_step, STEPS + 1 + self.global_rank, self.device)
+        part = batch_idx % self.recipe.trainer.accumulate * self.trainer.world_size + self.global_rank
+        generator = seeded(seed, self.global_step, STEPS + 1 + part, self.device)
         outcome = self.objective(self.recipe.augment(events, generator), labels, generator)
         self._check(outcome.loss, indices)
         self._add("train", outcome)
@@ -147,14 +149,22 @@ class Learner(pl.LightningModule):
         self.sums[split] = torch.zeros_like(self.sums[split])
         return {name: value / max(count, 1.0) for name, value in zip(self.objective.metrics, sums, strict=True)}
 
+    def ends_step(self, batch_idx: int) -> bool:
+        """Whether this batch is the last of those whose gradients make one step."""
+        return (batch_idx + 1) % self.recipe.trainer.accumulate == 0
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["sums"] = self._total("train")
         checkpoint["world_size"] = self.trainer.world_size
+        checkpoint["accumulate"] = self.recipe.trainer.accumulate
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if checkpoint["world_size"] != self.trainer.world_size:
             began, now = checkpoint["world_size"], self.trainer.world_size
             raise Event2VecError(f"the run began on {began} devices and can only go on on as many, got {now}")
+        if (began := checkpoint.get("accumulate", 1)) != self.recipe.trainer.accumulate:
+            now = self.recipe.trainer.accumulate
+            raise Event2VecError(f"the run began with trainer.accumulate {began} and can only go on with it, got {now}")
         if self.trainer.is_global_zero:  # the others begin at zero, so that the sum stays what it was
             self.sums["train"] = checkpoint["sums"]
 
@@ -168,16 +178,27 @@ class Learner(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         config = self.recipe.training
-        rate = config.learning_rate * config.batch * self.trainer.world_size / 256
-        decayed, free = list[Tensor](), list[Tensor]()
-        for name, parameter in self.objective.named_parameters():
-            (free if parameter.ndim < 2 or "norm" in name else decayed).append(parameter)
+        rate = config.learning_rate * config.batch * self.trainer.world_size * self.recipe.trainer.accumulate / 256
+        decayed, free = split_by_decay(self.objective)
         groups: list[dict[str, Any]] = [{"params": decayed}, {"params": free, "weight_decay": 0.0}]
         optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=config.weight_decay)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: learning_rate_factor(step / self.steps, config, rate)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def split_by_decay(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights that decay, and those that do not: norms, biases, the mask token and lookup tables.
+
+    Of a table each step sees a few rows; decay would shrink all the others.
+    """
+    tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
+    decayed, free = list[Tensor](), list[Tensor]()
+    for name, parameter in module.named_parameters():
+        spared = parameter.ndim < 2 or "norm" in name or id(parameter) in tables
+        (free if spared else decayed).append(parameter)
+    return decayed, free
 
 
 def learning_rate_factor(epoch: float, config: TrainingConfig, rate: float) -> float:
@@ -195,7 +216,7 @@ class Diary(pl.Callback):
 
     def __init__(self, run: Path, watcher: Watcher | None) -> None:
         self.run, self.watcher = run, watcher
-        self.started = self.data_seconds = 0.0
+        self.started = self.data_seconds = self.loss = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
         if trainer.is_global_zero and self.watcher:
@@ -216,8 +237,12 @@ class Diary(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.is_global_zero and self.watcher:
-            self.watcher.step(trainer.global_step, float(outputs["loss"]))
+        assert isinstance(learner, Learner)
+        self.loss += float(outputs["loss"])  # Lightning has divided it by the batches of a step
+        if learner.ends_step(batch_idx):
+            loss, self.loss = self.loss, 0.0
+            if trainer.is_global_zero and self.watcher:
+                self.watcher.step(trainer.global_step, loss)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
         """After validation, which Lightning runs before this."""
@@ -252,8 +277,10 @@ class Checkpoints(pl.Callback):
         self, trainer: pl.Trainer, learner: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         # Not at the last step of an epoch: a run that went on from there would leave out what ends the epoch.
+        # Nor between the batches of a step: their gradients would be lost.
         assert isinstance(learner, Learner)
-        if trainer.global_step % self.every == 0 and trainer.global_step % learner.steps:
+        due = trainer.global_step % self.every == 0 and learner.ends_step(batch_idx)
+        if due and trainer.global_step % learner.steps:
             trainer.save_checkpoint(self.folder / LAST)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:

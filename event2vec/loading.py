@@ -1,5 +1,6 @@
 """Recordings of a store to batches: which, in what order, and with which draw."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,13 +47,16 @@ def collate(items: list[tuple[Events, int, int]]) -> Batch:
 class Batches(Sampler[list[tuple[int, int]]]):
     """The batches of one rank in one epoch, each recording as (round, index).
 
-    All ranks shuffle alike and take their own part of each step, so shards never overlap. What does not fill a step is
-    left for another epoch; a data set smaller than a step is filled up from its start. The first epoch starts at batch
-    `skip`: that is where a stopped training goes on.
+    All ranks shuffle alike and take their own parts of each step, so shards never overlap: a step has `accumulate`
+    batches of each rank. What does not fill a step is left for another epoch; a data set smaller than a step is filled
+    up from its start. The first epoch starts at step `skip`: that is where a stopped training resumes.
     """
 
-    def __init__(self, count: int, config: TrainingConfig, rank: int, ranks: int, skip: int) -> None:
+    def __init__(
+        self, count: int, config: TrainingConfig, rank: int, ranks: int, skip: int, accumulate: int = 1
+    ) -> None:
         self.count, self.config, self.rank, self.ranks, self.skip = count, config, rank, ranks, skip
+        self.accumulate = accumulate
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -64,21 +68,22 @@ class Batches(Sampler[list[tuple[int, int]]]):
         return self
 
     def __len__(self) -> int:
-        return steps_in_epoch(self.count, self.config, self.ranks)
+        return steps_in_epoch(self.count, self.config, self.ranks * self.accumulate) * self.accumulate
 
     def __iter__(self) -> Iterator[list[tuple[int, int]]]:
         rounds = range(self.epoch * self.config.repeats, (self.epoch + 1) * self.config.repeats)
         keys = [(draw, index) for draw in rounds for index in self._shuffled(draw)]
-        size = self.config.batch * self.ranks
-        keys = (keys * -(-size // len(keys)))[: max(len(keys), size)]
+        size = self.config.batch * self.ranks * self.accumulate
+        keys = (keys * math.ceil(size / len(keys)))[: max(len(keys), size)]
         skip, self.skip = self.skip, 0
-        for step in range(skip, len(self)):
-            first = step * size + self.rank * self.config.batch
+        for batch in range(skip * self.accumulate, len(self)):
+            first = (batch * self.ranks + self.rank) * self.config.batch
             yield keys[first : first + self.config.batch]
 
     def _shuffled(self, draw: int) -> list[int]:
         return torch.randperm(self.count, generator=seeded(self.config.seed, draw, STEPS)).tolist()
 
 
-def steps_in_epoch(count: int, config: TrainingConfig, ranks: int) -> int:
-    return max(count * config.repeats // (config.batch * ranks), 1)
+def steps_in_epoch(count: int, config: TrainingConfig, parts: int) -> int:
+    """Steps of so many batches each: one batch of each rank, times those whose gradients are added up."""
+    return max(count * config.repeats // (config.batch * parts), 1)

@@ -45,15 +45,15 @@ class TrainingConfig:
     repeats: int = 1
     """Passes over the training recordings in one epoch."""
     batch: int = 64
-    """Recordings in a step of one device."""
+    """Recordings in a batch of one device."""
     learning_rate: float = 0.001
-    """For 256 recordings in a step; scaled by batch * devices * nodes / 256."""
+    """For 256 recordings in a step; scaled by batch * devices * nodes * accumulate / 256."""
     final_learning_rate: float = 0.0
     """Where the cosine ends, lr_min in the paper; not scaled."""
     warmup_epochs: float = 4.0
     """Epochs in which the learning rate rises from 1 %."""
     weight_decay: float = 0.0
-    """Of AdamW; none on norms, biases and the mask token."""
+    """Of AdamW; none on norms, biases, the mask token and lookup tables."""
     clip: float = 0.0
     """Largest norm of all gradients together; 0: no limit."""
     checkpoint_steps: int = 200
@@ -87,6 +87,12 @@ class TrainerConfig:
     """How they share the work; auto is ddp for more than one device."""
     precision: str = "32-true"
     """Number type: 32-true or bf16-mixed."""
+    accumulate: int = 1
+    """Batches whose gradients make one step: with 4, one device takes the step that four take without."""
+
+    def __post_init__(self) -> None:
+        if self.accumulate < 1:
+            raise ValueError(f"trainer.accumulate must be at least 1, got {self.accumulate}")
 
 
 @dataclass(frozen=True, kw_only=True)

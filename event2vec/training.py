@@ -137,7 +137,8 @@ def is_first_rank() -> bool:
 
 def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Objective, last: Path | None) -> None:
     data = TrainingData(recipe, store)
-    steps = steps_in_epoch(len(data.learn_from), recipe.training, trainer.world_size)
+    parts = trainer.world_size * recipe.trainer.accumulate
+    steps = steps_in_epoch(len(data.learn_from), recipe.training, parts)
     learner = Learner(objective, recipe, steps, data.learn_from.sources)
     if last:
         _check_checkpoint(last, learner)
@@ -223,6 +224,7 @@ def _trainer(recipe: Recipe, store: EventStore, run: Path, objective: Objective,
                 num_nodes=nodes,
                 strategy=recipe.trainer.strategy,
                 precision=recipe.trainer.precision,  # type: ignore[arg-type]
+                accumulate_grad_batches=recipe.trainer.accumulate,
                 gradient_clip_val=recipe.training.clip or None,
                 limit_val_batches=None if "test" in store.splits else 0,
                 logger=TensorBoardLogger(run, name="", version="tensorboard"),

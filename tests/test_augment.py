@@ -132,6 +132,18 @@ def test_a_policy_turns_each_change_on_by_itself():
         assert share.float().mean().item() == pytest.approx(expected, abs=0.03)
 
 
+def test_a_policy_can_turn_a_change_on_for_a_whole_batch():
+    """As the authors' code does; how far each recording moves stays its own."""
+    config = AugmentConfig(probability=0.5, translate=1.0, draw_for="batch")
+    batch, draw, on = many(rows=20), generator(), 0
+    for _ in range(200):
+        moved = config(batch, draw).y[:, 0]
+        assert (moved != 5).all() or (moved == 5).all()
+        assert len(moved.unique()) in (1, 20)
+        on += bool((moved != 5).all())
+    assert on / 200 == pytest.approx(0.5, abs=0.1)
+
+
 def test_events_that_leave_the_sensor_are_dropped_and_gaps_closed():
     batch = replace(one([5, 5, 5], [5, 5, 5]), x=torch.tensor([[10.0, 10.1, 0.0]]), y=torch.tensor([[0.0, 5.0, -0.1]]))
     kept = drop_outside(batch)
@@ -157,6 +169,14 @@ def test_intensity_is_forgotten_in_a_share_of_the_recordings():
     assert set(changed.rho.unique().tolist()) == {1, 7}
     padded = EventBatch.pad([one([1], [1]).row(0), one([1, 2], [1, 2]).row(0)])
     assert forget_intensity(padded, 1.0, generator()).rho.tolist() == [[1, 0], [1, 1]]
+
+
+def test_intensity_can_be_forgotten_event_by_event():
+    batch = replace(many(), rho=torch.full((4000, 3), 7.0))
+    changed = AugmentConfig(forget_intensity=0.1, forget_intensity_for="event")(batch, generator())
+    forgotten = changed.rho == 1
+    assert forgotten.float().mean().item() == pytest.approx(0.1, abs=0.01)
+    assert (forgotten.all(dim=1).float().mean()) < 0.01, "not whole recordings"
 
 
 def test_the_papers_changes_run_on_padded_batches(make_events):

@@ -13,8 +13,9 @@ from conftest import SMALL, make_recording
 from event2vec import Event2VecError, EventStore, ModelConfig, Recipe, Sampling, load_model
 from event2vec.augment import AugmentConfig
 from event2vec.checkpoint import load_any_model
-from event2vec.learner import Learner, learning_rate_factor
+from event2vec.learner import Learner, learning_rate_factor, split_by_decay
 from event2vec.loading import Batches, Recordings, collate, steps_in_epoch
+from event2vec.model import build_masked_model, build_model
 from event2vec.objectives import ObjectiveConfig
 from event2vec.recipe import DataConfig, TrainerConfig, TrainingConfig, load_recipe
 from event2vec.runs import append_row, read_rows, read_run
@@ -219,6 +220,76 @@ def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypa
         assert [one[name] for name in same] == [other[name] for name in same]
 
 
+def accumulated(batches, batch=2, **training):
+    training = replace(RECIPE.training, batch=batch, **training)
+    return replace(RECIPE, training=training, trainer=replace(RECIPE.trainer, accumulate=batches))
+
+
+def test_accumulated_batches_take_the_step_of_one_that_holds_them_all(store, tmp_path):
+    """Draws of augmentation, drop path and TokenMix belong to a batch, so they are off here."""
+    watches, rows = [], []
+    for name, recipe in (("parts", accumulated(4, epochs=2)), ("whole", accumulated(1, batch=8, epochs=2))):
+        recipe = replace(recipe, augment=AugmentConfig(), objective=ObjectiveConfig())
+        recipe = replace(recipe, model=replace(recipe.model, drop_path=0.0))
+        watches.append(Watch())
+        start_run(recipe, store, tmp_path / name, "train", watcher=watches[-1])
+        rows.append(read_rows(tmp_path / name / "metrics.csv"))
+    pairs = zip(load_model(tmp_path / "parts").parameters(), load_model(tmp_path / "whole").parameters(), strict=True)
+    assert all(torch.allclose(one, other, atol=1e-5) for one, other in pairs)
+    assert watches[0].started == watches[1].started == [(2, 3, 0)]
+    assert [step for step, _ in watches[0].steps] == [1, 2, 3, 4, 5, 6], "steps, not batches"
+    assert [loss for _, loss in watches[0].steps] == pytest.approx([loss for _, loss in watches[1].steps], rel=1e-4)
+    for parts, whole in zip(*rows, strict=True):
+        for name in ("step", "train_loss", "train_accuracy", "test_loss", "learning_rate"):
+            assert parts[name] == pytest.approx(whole[name], rel=1e-4), name
+
+
+@pytest.fixture(scope="module")
+def whole_accumulated(store, tmp_path_factory):
+    """Four steps of three batches in each epoch, checkpoints every two steps, all draws on."""
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    start_run(accumulated(3, epochs=2, checkpoint_steps=2), store, run, "train")
+    return run
+
+
+@pytest.mark.parametrize("batch", [7, 17])
+def test_a_stop_between_accumulated_batches_changes_nothing(store, whole_accumulated, tmp_path, monkeypatch, batch):
+    recipe = accumulated(3, epochs=2, checkpoint_steps=2)
+    step, begun = Learner.training_step, []
+
+    def stop(learner, events, batch_idx):
+        begun.append(batch_idx)
+        if len(begun) == batch + 1:
+            raise Stopped
+        return step(learner, events, batch_idx)
+
+    monkeypatch.setattr(Learner, "training_step", stop)
+    with pytest.raises(Stopped):
+        start_run(recipe, store, tmp_path / "stopped", "train")
+    monkeypatch.setattr(Learner, "training_step", step)
+    resume_run(tmp_path / "stopped")
+    whole, stopped = load_model(whole_accumulated), load_model(tmp_path / "stopped")
+    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), stopped.parameters(), strict=True))
+    same = ("epoch", "step", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate")
+    rows = [read_rows(run / "metrics.csv") for run in (whole_accumulated, tmp_path / "stopped")]
+    for one, other in zip(*rows, strict=True):
+        assert [one[name] for name in same] == [other[name] for name in same]
+
+
+def test_a_run_goes_on_with_as_many_batches_in_a_step(whole_accumulated):
+    with pytest.raises(Event2VecError, match=r"began with trainer.accumulate 3 and can only go on with it, got 1"):
+        resume_run(whole_accumulated, settings={"trainer.accumulate": 1})
+
+
+def test_every_accumulated_batch_has_draws_of_its_own(store, tmp_path, monkeypatch):
+    import event2vec.learner as learner
+
+    drawn, draw = [], learner.seeded
+    monkeypatch.setattr(learner, "seeded", lambda *key: drawn.append(key[:3]) or draw(*key))
+    start_run(accumulated(2, batch=6, epochs=1), store, tmp_path / "run", "train")
+    assert len(drawn) == len(set(drawn)) == 4
+
+
 def test_a_run_goes_on_with_moved_data_and_on_as_many_devices(store, tmp_path, monkeypatch):
     class Stopper(Watch):
         def step(self, at, loss):
@@ -302,6 +373,19 @@ def test_ranks_share_a_step_without_overlap():
     assert len(set(keys)) == len(keys) == 18, "no recording twice in a round, and what does not fill a step waits"
     assert {draw for draw, _ in keys} == {0, 1}
     assert steps_in_epoch(10, config, 2) == 3
+
+
+def test_batches_that_are_accumulated_are_those_of_as_many_ranks():
+    config = TrainingConfig(batch=3, repeats=2, seed=5)
+    ranks = [list(Batches(10, config, rank, 2, skip=0)) for rank in range(2)]
+    alone = list(Batches(10, config, 0, 1, skip=0, accumulate=2))
+    assert alone == [batch for step in zip(*ranks, strict=True) for batch in step]
+    both = [list(Batches(20, config, rank, 2, skip=1, accumulate=2)) for rank in range(2)]
+    whole = list(Batches(20, replace(config, batch=12), 0, 1, skip=1))
+    steps = [
+        batch for pair in zip(*both, strict=True) for batch in pair
+    ]  # first of each rank, second of each rank, ...
+    assert [key for batch in steps for key in batch] == [key for batch in whole for key in batch]
 
 
 def test_epochs_differ_and_a_stopped_one_goes_on():
@@ -412,6 +496,24 @@ def test_weight_decay_spares_norms_and_biases(store, tmp_path):
     assert any(name.endswith("project_all.weight") for name in changed)
     norms = {name for name in free if "norm" in name or free[name].ndim < 2}
     assert all(torch.allclose(decayed[name], free[name], atol=1e-5) for name in norms)
+
+
+@pytest.mark.parametrize("attention", ["forgetting", "gated_linear"])
+def test_what_is_spared_weight_decay(attention):
+    config = replace(FLAT.model, attention=attention, spatial="lookup", temporal="sine", shared=False)
+    for model in (build_model(config), build_masked_model(config)):
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        decayed, free = ({names[id(parameter)] for parameter in part} for part in split_by_decay(model))
+        assert decayed | free == set(names.values())
+        assert not decayed & free
+        assert "embed.spatial.rows.weight" in free, "a lookup table"
+        assert "embed.temporal.scale" in free
+        assert {name for name in names.values() if "bias" in name or "norm" in name or "mask_token" in name} <= free
+        assert "backbone.stages.0.blocks.0.widen.weight" in decayed
+        assert all(name.endswith("weight") for name in decayed)
+    decayed, _ = split_by_decay(build_model(FLAT.model))
+    kernels = build_model(FLAT.model).embed.temporal.kernels
+    assert [kernel.shape for kernel in kernels if kernel.shape not in {weight.shape for weight in decayed}] == []
 
 
 def test_a_row_that_was_trained_again_is_replaced(tmp_path):
