@@ -7,6 +7,7 @@ A recording flows down this list, and every file does one step of it:
     settings            dataclasses <-> YAML, JSON and options, every name and type checked
     randomness          generators seeded by (seed, epoch, index)
     machine, stages     settings that make torch quicker on a CPU; how long work tells of itself
+    devices             the device and number type in which networks run
     events              Sensor, Events, EventBatch: the only types that travel between files
     io/                 file <-> Events
     sampling            how a recording is brought to L events; uniform random sampling (Sec. 3.4)

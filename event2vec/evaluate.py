@@ -70,6 +70,7 @@ def evaluate(
     """Classify all recordings `repeats` times, each time with draws of their own.
 
     With `vote`, each answer is the mean over so many draws. Clusters are the same every time: one repeat, one draw.
+    The network runs on the device that it is on, and within `torch.autocast` in that number type.
     `change` is done to the events of a recording, before clusters are made of them.
     """
     if repeats < 1 or vote < 1:
@@ -122,7 +123,7 @@ def classify_store(
     for start in range(0, len(store), batch):
         rows = range(start, min(start + batch, len(store)))
         events, _, _ = collate([recordings[draw, index] for index in rows])
-        scores.append(model(events.to(device)).double().softmax(dim=-1).cpu().numpy())
+        scores.append(model(events.to(device)).cpu().double().softmax(dim=-1).numpy())
         progress(rows.stop, len(store))
     return np.concatenate(scores)
 

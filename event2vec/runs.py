@@ -12,6 +12,7 @@ import torch
 
 from event2vec import __version__
 from event2vec.atomic import whole_file
+from event2vec.devices import Compute
 from event2vec.documents import LARGEST_JSON, read_json, read_text
 from event2vec.errors import Event2VecError, FileError
 from event2vec.names import shorten
@@ -49,6 +50,12 @@ def open_recordings(
         return EventStore.open(read_run(run)["data"])
     recipe = load_recipe(run / RECIPE).data if (run / RECIPE).is_file() else DataConfig()
     return open_for_training(data, recipe.dataset, sampling, workers, progress, clusterings=recipe.clusterings).store
+
+
+def choose_compute(run: Path, device: str | None = None, precision: str | None = None) -> Compute:
+    """Where a run's network answers: as asked, else on the best device, in bfloat16 there if it was trained so."""
+    trained = load_recipe(run / RECIPE).trainer.precision if (run / RECIPE).is_file() else "32-true"
+    return Compute.choose(device, precision, trained)
 
 
 def raw_source(run: Path) -> str | None:

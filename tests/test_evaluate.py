@@ -110,6 +110,15 @@ def test_a_store_that_does_not_fit_is_refused(store, tmp_path):
         evaluate(build(length=10), store, repeats=0)
 
 
+def test_bfloat16_gives_nearly_the_same_scores(store):
+    model = build(length=10)
+    plain = classify_store(model, store, 0, 32, lambda done, total: None)
+    with torch.autocast("cpu", torch.bfloat16):
+        coarse = classify_store(model, store, 0, 32, lambda done, total: None)
+    assert 0 < np.abs(plain - coarse).max() < 0.05
+    np.testing.assert_allclose(coarse.sum(axis=1), 1, atol=1e-12)
+
+
 def test_the_network_is_left_as_it_was(store):
     model = build(length=10)
     before = [parameter.clone() for parameter in model.parameters()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option, add_workers_option, read_numbers
+from event2vec.cli.options import add_device_options, add_json_option, add_workers_option, read_numbers
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import progress_bar
 from event2vec.names import printable
@@ -27,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--vote", type=int, default=1, metavar="K", help="average the scores of K draws in each answer")
     parser.add_argument("--events", metavar="N,N,...", help="how the accuracy depends on the number of events")
     parser.add_argument("--resolution", metavar="N,N,...", help="how it depends on the sensor's resolution, as N x N")
+    add_device_options(parser)
     add_workers_option(parser)
     add_json_option(parser)
 
@@ -36,23 +37,40 @@ def run(options: Namespace) -> None:
     if options.events or options.resolution:
         _sweep(run, options)
         return
-    evaluation = evaluate_run(run, options.data, options.split, options.repeats, options.vote, options.workers)
+    evaluation = evaluate_run(
+        run,
+        options.data,
+        options.split,
+        options.repeats,
+        options.vote,
+        options.workers,
+        options.device,
+        options.precision,
+    )
     print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
     if picture := keep_evaluation(run, evaluation, options.split, options.data):
         say(f"The confusion matrix is drawn in {picture}")
 
 
 def evaluate_run(
-    run: Path, data: str | None, split: str = "test", repeats: int = 10, vote: int = 1, workers: int = 1
+    run: Path,
+    data: str | None,
+    split: str = "test",
+    repeats: int = 10,
+    vote: int = 1,
+    workers: int = 1,
+    device: str | None = None,
+    precision: str | None = None,
 ) -> "Evaluation":
     from event2vec.checkpoint import load_model
     from event2vec.evaluate import evaluate
-    from event2vec.runs import open_recordings
+    from event2vec.runs import choose_compute, open_recordings
 
-    model = load_model(run)
+    compute = choose_compute(run, device, precision)
+    model = load_model(run).to(compute.device)
     with progress_bar("preparing") as progress:
         store = open_recordings(run, data, model.sampling, workers, progress)
-    with progress_bar("evaluating") as progress:
+    with progress_bar("evaluating") as progress, compute.autocast():
         return evaluate(model, store.split(split), repeats, vote, progress=progress)
 
 
@@ -61,17 +79,18 @@ def _sweep(run: Path, options: Namespace) -> None:
     from event2vec.checkpoint import load_model
     from event2vec.errors import Event2VecError
     from event2vec.evaluate import sweep_events, sweep_resolution
-    from event2vec.runs import open_raw_recordings
+    from event2vec.runs import choose_compute, open_raw_recordings
 
     if options.events and options.resolution:
         raise Event2VecError("--events and --resolution are two sweeps; ask for one at a time")
     kind = "events" if options.events else "resolution"
     values = read_numbers(options[kind], kind, least=1)
-    model = load_model(run)
+    compute = choose_compute(run, options.device, options.precision)
+    model = load_model(run).to(compute.device)
     with progress_bar("preparing") as progress:
         store = open_raw_recordings(run, options.data, options.workers, progress)
     sweep = sweep_events if kind == "events" else sweep_resolution
-    with progress_bar(f"sweep over {kind}") as progress:
+    with progress_bar(f"sweep over {kind}") as progress, compute.autocast():
         rows = sweep(model, store.split(options.split), values, options.repeats, options.vote, progress)
     if options.json:
         print(json.dumps(rows, indent=2))

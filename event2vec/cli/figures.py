@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option, add_workers_option
+from event2vec.cli.options import add_device_options, add_json_option, add_workers_option
 from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 from event2vec.errors import Event2VecError
@@ -25,6 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="where the pictures go (default: figures in the first run)")
     parser.add_argument("--data", metavar="PATH", help="where the first run's recordings are now, if they were moved")
     parser.add_argument("--recordings", type=int, default=3, metavar="N", help="recordings to draw the attention of")
+    add_device_options(parser)
     add_workers_option(parser)
     add_json_option(parser)
 
@@ -45,7 +46,13 @@ def run(options: Namespace) -> int:
     try:
         _draw_samples(runs[0], folder, options)
         if isinstance(first, Classifier):
-            evaluation = evaluate_run(runs[0], options.data, workers=options.workers)
+            evaluation = evaluate_run(
+                runs[0],
+                options.data,
+                workers=options.workers,
+                device=options.device,
+                precision=options.precision,
+            )
             draw_evaluation(runs[0], evaluation, folder / "confusion.png")
             _draw_recordings(first, runs[0], folder, options)
     except Event2VecError as error:

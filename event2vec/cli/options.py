@@ -35,6 +35,15 @@ def add_workers_option(parser: ArgumentParser, work: str = "prepare a data set")
     parser.add_argument("--workers", type=int, default=cpu_count() or 1, metavar="N", help=f"processes that {work}")
 
 
+def add_device_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1 or mps (default: the best that torch finds)")
+    parser.add_argument(
+        "--precision",
+        choices=["32-true", "bf16-mixed"],
+        help="number type (default: on CUDA that of the training, elsewhere 32-true)",
+    )
+
+
 def add_json_option(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same facts as JSON on standard output")
 
