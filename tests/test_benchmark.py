@@ -1,12 +1,17 @@
 """Benchmarks measure what they say, on sizes small enough for a test."""
 
+import time
+
 import numpy as np
 import pytest
+import torch
+from conftest import SMALL, make_recording
 
-from event2vec import Event2VecError, ModelConfig, Sampling
+from event2vec import Event2VecError, ModelConfig, Sampling, build_model, write_events
 from event2vec.benchmark import attention, clustering, data, model, reading
-from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.benchmark.measure import best_seconds, largest_batch, peak_bytes, quickest_batch
 from event2vec.benchmark.summary import compare, summarise
+from event2vec.devices import CPU, Compute
 
 
 def test_the_best_round_of_each_side_counts():
@@ -90,13 +95,66 @@ def test_networks_are_measured_against_the_limit(monkeypatch):
     monkeypatch.setattr(model, "RAW_EVENTS", 500)
     monkeypatch.setattr(model, "PAPER", {"asl_dvs": (model.PAPER["asl_dvs"][0], Sampling(length=64))})
     monkeypatch.setattr(model, "peak_bytes", lambda *_: 2**20)
-    throughput, latency = model.measure_model("asl_dvs")
+    throughput, table2 = model.measure_model("asl_dvs")
     ratio = throughput["inference ms"] / throughput["inference limit ms"]
     assert throughput["inference / limit"] == pytest.approx(ratio)
     assert throughput["training limit ms"] == pytest.approx(3 * throughput["inference limit ms"])
-    assert latency["parameters"] == 71_580
+    assert table2["parameters"] == 71_580
+    assert (table2["recordings"], table2["raw events"], table2["tokens"]) == (1, 500, "64 random")
     with pytest.raises(Event2VecError, match="unknown recipe 'dvs', expected one of asl_dvs"):
         model.measure_model("dvs")
+
+
+def test_speed_is_measured_on_every_recording_with_its_deviation(monkeypatch):
+    config, sampling = ModelConfig(sensor=SMALL, dim=16, hidden=16, blocks=1), Sampling(length=32)
+    prepared, shorten = [], model._shorten
+    monkeypatch.setattr(
+        model, "_shorten", lambda sampling, events: prepared.append(events) or shorten(sampling, events)
+    )
+    recordings = [make_recording(count) for count in (50, 40, 30)]
+    for compute in (CPU, Compute(CPU.device, "bf16-mixed")):
+        speed = model.measure_speed(build_model(config, sampling=sampling), recordings, compute)
+        assert {id(events) for events in prepared} == {id(events) for events in recordings}
+        for name in ("preparing ms", "forward ms", "total ms", "inference recordings/s", "training recordings/s"):
+            assert speed[name] > 0
+            assert speed[f"{name} ±"] > 0
+        assert speed["total ms"] == pytest.approx(speed["preparing ms"] + speed["forward ms"])
+        assert "GPU memory MB" not in speed, "a CPU has none"
+        assert all(int(speed[f"{name} batch"]).bit_count() == 1 for name in ("inference", "training")), "powers of 2"
+
+
+@pytest.mark.parametrize(("most", "expected"), [(1, 1), (2, 2), (3, 3), (100, 96), (127, 96), (128, 128), (200, 192)])
+def test_the_largest_batch_is_a_power_of_two_or_between_two(most, expected):
+    def run(size):
+        if size > most:
+            raise torch.OutOfMemoryError
+
+    assert largest_batch(run) == expected
+
+
+def test_work_that_never_runs_is_not_taken_for_too_large():
+    def run(size):
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        largest_batch(run)
+
+
+def test_the_quickest_batch_stops_where_doubling_gains_nothing():
+    """Up to 8 a batch takes as long as one, then twice as long for twice as many."""
+    run = lambda size: time.sleep(0.02 * max(size / 8, 1))  # noqa: E731
+    assert quickest_batch(run) == 8
+    assert quickest_batch(run, limit=0) == 1, "no memory to spare"
+
+
+def test_real_recordings_of_a_folder_are_measured(tmp_path):
+    for number in range(2):
+        write_events(tmp_path / f"{number}.npz", make_recording(20 + number))
+    (tmp_path / "notes.txt").write_text("no recording\n")
+    assert [len(events) for events in model._read(tmp_path)] == [20, 21]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Event2VecError, match="has no recordings that can be read"):
+        model._read(tmp_path / "empty")
 
 
 def test_operations_are_counted_by_hand():

@@ -9,8 +9,9 @@ from conftest import SMALL, make_recording, randomise
 
 from event2vec import Event2VecError, EventBatch, EventStore, ModelConfig, Sampling, build_model
 from event2vec.heads import mean_over_valid
-from event2vec.probe import _Told, extract, probe
+from event2vec.probe import HeadTraining, _Told, extract, fit_logistic, probe, standardise, train_head
 
+QUICK = HeadTraining(epochs=8, steps=20, learning_rate=0.02)
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=2)
 
 
@@ -51,18 +52,48 @@ def test_what_is_linearly_separable_is_separated(store):
         [0, 1],
         2,
         lambda done, total: told.append((done, total)),
+        QUICK,
     )
     assert [(row.features, row.blocks) for row in rows] == [("raw events", None), ("event2vec", 0), ("event2vec", 1)]
-    assert rows[0].accuracy > 0.9
-    assert all(len(row.accuracies) == 2 for row in rows)
+    assert rows[0].trained.accuracy > 0.9
+    assert rows[0].logistic.accuracy > 0.9
+    assert all(len(row.trained.accuracies) == len(row.logistic.accuracies) == 2 for row in rows)
     assert told[-1] == (80, 80)
 
 
 def test_clusters_need_one_repeat_and_depths_must_exist(store):
     model = randomise(build_model(TINY))
-    (row,) = probe(model, store, Sampling(method="clusters", length=20), [], 5)
-    assert len(row.accuracies) == 1
+    (row,) = probe(model, store, Sampling(method="clusters", length=20), [], 5, training=QUICK)
+    assert len(row.trained.accuracies) == len(row.logistic.accuracies) == 1
     with pytest.raises(Event2VecError, match=r"--layers must be from 0 to 2"):
         probe(model, store, Sampling(length=20), [3])
     with pytest.raises(Event2VecError, match="no recordings in the split 'test'"):
         probe(model, store.split("train"), Sampling(length=20), [0])
+
+
+def test_a_head_trained_for_long_agrees_with_logistic_regression():
+    """Three overlapping classes: gradient descent must get as far as the solver, from the paper's settings."""
+    random = np.random.default_rng((0, 0, 0))
+    labels = random.integers(0, 3, 600)
+    features = 100 * (np.eye(3)[labels] + 0.6 * random.standard_normal((600, 3)))
+    train, test = standardise(features[:400], features[400:])
+    np.testing.assert_allclose([train.mean(), train.std()], [0, 1], atol=1e-9)
+    given = (train, labels[:400], test, labels[400:])
+    trained = train_head(*given, HeadTraining(epochs=16), torch.Generator().manual_seed(0))
+    again = train_head(*given, HeadTraining(epochs=16), torch.Generator().manual_seed(0))
+    assert trained == again, "the same draws, the same head"
+    assert 0.7 < trained < 1
+    assert trained == pytest.approx(fit_logistic(*given), abs=0.03)
+
+
+def test_features_that_never_change_are_left_alone():
+    train, test = standardise(np.ones((4, 2)), np.full((2, 2), 3.0))
+    assert (train == 0).all()
+    assert (test == 2).all()
+
+
+def test_bfloat16_reaches_the_network_and_not_the_head(store):
+    model = randomise(build_model(TINY))
+    with torch.autocast("cpu", torch.bfloat16):
+        rows = probe(model, store, Sampling(length=20), [1], 1, training=QUICK)
+    assert rows[0].trained.accuracy > 0.9

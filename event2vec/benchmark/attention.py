@@ -1,6 +1,7 @@
 """Forgetting attention: written out, folded into the stock kernel, and that kernel alone without gates."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from event2vec.attention import forgetting_attention, forgetting_weights
 from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.devices import CPU, Compute
 from event2vec.machine import flush_denormals, tune_cpu
 
 SHAPES = [(8, 2, 1024, 32), (1, 2, 4096, 32), (8, 6, 1024, 32), (1, 2, 16384, 32)]
@@ -31,17 +33,18 @@ def plain(q: Tensor, k: Tensor, v: Tensor, log_forget: Tensor) -> Tensor:
 SIDES: dict[str, Attention] = {"plain": plain, "folded": forgetting_attention, "written out": written_out}
 
 
-def measure_attention() -> list[dict[str, Any]]:
+def measure_attention(compute: Compute = CPU) -> list[dict[str, Any]]:
     """A row for each shape (batch x heads x length x width) and for forward alone or with gradients."""
-    return [_measure(shape, gradients) for shape in SHAPES for gradients in (False, True)]
+    return [_measure(shape, gradients, compute) for shape in SHAPES for gradients in (False, True)]
 
 
-def _measure(shape: tuple[int, ...], gradients: bool) -> dict[str, Any]:
+def _measure(shape: tuple[int, ...], gradients: bool, compute: Compute) -> dict[str, Any]:
     names = [name for name in SIDES if name != "written out" or shape[2] <= WRITTEN_OUT_UP_TO]
-    inputs = _inputs(shape, gradients)
+    inputs = _inputs(shape, gradients, compute)
     rounds = max(5, ROUNDS * 1024 // shape[2])
-    seconds = best_seconds({name: lambda name=name: _run(name, inputs) for name in names}, rounds)  # type: ignore[misc]
-    peaks = {name: peak_bytes(_run_on, (name, SMALL, gradients), name, shape, gradients) for name in names}
+    sides = {name: partial(_run, name, inputs) for name in names}
+    seconds = best_seconds(sides, rounds, compute)
+    peaks = {name: _peak(name, shape, inputs, compute) for name in names}
     row: dict[str, Any] = {"shape": " x ".join(map(str, shape)), "pass": "with gradients" if gradients else "forward"}
     row |= {f"{name} ms": seconds[name] * 1e3 if name in names else "-" for name in SIDES}
     row["folded / plain"] = seconds["folded"] / seconds["plain"]
@@ -50,11 +53,23 @@ def _measure(shape: tuple[int, ...], gradients: bool) -> dict[str, Any]:
     return row
 
 
-def _inputs(shape: tuple[int, ...], gradients: bool) -> list[Tensor]:
+def _peak(name: str, shape: tuple[int, ...], inputs: list[Tensor], compute: Compute) -> int:
+    """Memory at its highest: of the GPU, or what a process of its own adds."""
+    gradients = inputs[0].requires_grad
+    if not compute.counts_memory:
+        return peak_bytes(_run_on, (name, SMALL, gradients), name, shape, gradients)
+    compute.forget_peak()
+    _run(name, inputs)
+    return compute.peak_bytes() or 0
+
+
+def _inputs(shape: tuple[int, ...], gradients: bool, compute: Compute) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(shape, generator=generator) for _ in range(3))
     log_forget = F.logsigmoid(4 + torch.randn(shape[:3], generator=generator))
-    return [part.requires_grad_(gradients) for part in (q, k, v, log_forget)]
+    dtype = torch.bfloat16 if compute.precision == "bf16-mixed" else torch.float32
+    q, k, v = (part.to(compute.device, dtype) for part in (q, k, v))
+    return [part.requires_grad_(gradients) for part in (q, k, v, log_forget.to(compute.device))]
 
 
 def _run(name: str, inputs: list[Tensor]) -> None:
@@ -68,4 +83,4 @@ def _run(name: str, inputs: list[Tensor]) -> None:
 
 def _run_on(name: str, shape: tuple[int, ...], gradients: bool) -> None:
     tune_cpu()
-    _run(name, _inputs(shape, gradients))
+    _run(name, _inputs(shape, gradients, CPU))

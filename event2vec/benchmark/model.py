@@ -2,36 +2,45 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from event2vec.benchmark.measure import best_seconds, peak_bytes
-from event2vec.errors import Event2VecError
+from event2vec.benchmark.measure import best_seconds, choose_batch, peak_bytes, seconds_of
+from event2vec.devices import CPU, Compute
+from event2vec.errors import Event2VecError, FileError
 from event2vec.events import EventBatch, Events, Sensor
+from event2vec.io import read_recording
 from event2vec.machine import flush_denormals, tune_cpu
 from event2vec.model import Classifier, ModelConfig, build_model, count_parameters
 from event2vec.recipe import load_recipe
+from event2vec.repeats import deviation
 from event2vec.sampling import Sampling
 
 PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
     recipe.name: (recipe.model, recipe.sampling) for recipe in map(load_recipe, ("dvs_gesture", "asl_dvs", "dvs_lip"))
 }
+TRAINED = "bf16-mixed"  # the number type of all three
 BATCHES = (1, 8, 32)
 SMALL = 16  # events a row of the call that loads the code before memory is measured
-RAW_EVENTS = 64_000  # of the recording whose latency is measured
+RAW_EVENTS = 64_000  # of the recording whose latency is measured, where no real ones are given
 ROUNDS = 3
+RATES = 5  # batches whose rates give a mean and a deviation
 MATRIX = 1024
 
 
-def measure_model(recipe: str | None, compiled: bool = False) -> list[dict[str, Any]]:
-    """Throughput by batch size, then latency of one recording, for one recipe of the paper or for all three."""
+def measure_model(
+    recipe: str | None, compiled: bool = False, compute: Compute = CPU, recordings: Path | None = None
+) -> list[dict[str, Any]]:
+    """Throughput by batch size, then Table 2 on recordings, for one recipe of the paper or for all three."""
     check_recipe(recipe)
+    real = _read(recordings) if recordings else []
     recipes = [recipe] if recipe else list(PAPER)
-    rows = [_throughput(name, batch, compiled) for name in recipes for batch in BATCHES]
-    return rows + [_latency(name) for name in recipes]
+    rows = [_throughput(name, batch, compiled, compute) for name in recipes for batch in BATCHES]
+    return rows + [_table2(name, real, compute) for name in recipes]
 
 
 def check_recipe(name: str | None) -> None:
@@ -39,23 +48,24 @@ def check_recipe(name: str | None) -> None:
         raise Event2VecError(f"unknown recipe {name!r}, expected one of {', '.join(PAPER)}")
 
 
-def _throughput(recipe: str, count: int, compiled: bool) -> dict[str, Any]:
+def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> dict[str, Any]:
     config, sampling = PAPER[recipe]
-    model, batch = build_model(config), _batch(config.sensor, count, sampling.length)
+    model = build_model(config).to(compute.device)
+    batch = _batch(config.sensor, count, sampling.length).to(compute.device)
     if compiled:
         model.compile(fullgraph=True)
-    left, right = torch.randn(MATRIX, MATRIX), torch.randn(MATRIX, MATRIX)
+    left, right = (torch.randn(MATRIX, MATRIX, device=compute.device) for _ in range(2))
     sides: dict[str, Callable[[], Any]] = {
-        "product": lambda: [left @ right for _ in range(10)],
-        "inference": lambda: _infer(model, batch),
-        "training": lambda: _train(model, batch),
+        "product": partial(_multiply, left, right, compute),
+        "inference": partial(_infer, model, batch, compute),
+        "training": partial(_train, model, batch, compute),
     }
     for side in sides.values():
         side()
-    seconds = best_seconds(sides, ROUNDS)
+    seconds = best_seconds(sides, ROUNDS, compute)
     rate = 10 * 2 * MATRIX**3 / seconds["product"]
     limit = count * count_operations(config, sampling.length) / rate
-    peaks = {work: peak_bytes(_run_on, (recipe, work, 1, SMALL), recipe, work, count, sampling.length) for work in WORK}
+    peaks = {work: _peak(recipe, work, count, sides[work], compute) for work in WORK}
     row: dict[str, Any] = {"recipe": recipe, "batch": count, "events": sampling.length}
     for name, work in (("inference", 1), ("training", 3)):  # gradients of inputs and of weights: twice the products
         row[f"{name} recordings/s"] = count / seconds[name]
@@ -64,6 +74,16 @@ def _throughput(recipe: str, count: int, compiled: bool) -> dict[str, Any]:
         row[f"{name} / limit"] = seconds[name] / (work * limit)
         row[f"{name} MB"] = peaks[name] / 2**20
     return row | {"product GFLOP/s": rate / 1e9}
+
+
+def _peak(recipe: str, work: str, count: int, side: Callable[[], Any], compute: Compute) -> int:
+    """Memory at its highest: of the GPU, or what a process of its own adds."""
+    length = PAPER[recipe][1].length
+    if not compute.counts_memory:
+        return peak_bytes(_run_on, (recipe, work, 1, SMALL), recipe, work, count, length)
+    compute.forget_peak()
+    side()
+    return compute.peak_bytes() or 0
 
 
 def count_operations(config: ModelConfig, length: int) -> float:
@@ -79,43 +99,84 @@ def count_operations(config: ModelConfig, length: int) -> float:
     return total + 2.0 * dim * config.classes
 
 
-def _latency(recipe: str) -> dict[str, Any]:
-    """One recording: to the events that the network reads, then through the network."""
+def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> dict[str, Any]:
+    """A row of Table 2: on real recordings, brought to the sensor of the network, or on a made one."""
     config, sampling = PAPER[recipe]
-    model = build_model(config, sampling=sampling)
-    speed = measure_speed(model, [_batch(config.sensor, 1, RAW_EVENTS).row(0)])
-    row: dict[str, Any] = {"latency of": recipe, "raw events": RAW_EVENTS}
+    model = build_model(config, sampling=sampling).to(compute.device)
+    recordings = [events.on_sensor(config.sensor) for events in real] or [_batch(config.sensor, 1, RAW_EVENTS).row(0)]
+    row: dict[str, Any] = {"network": recipe, "recordings": len(recordings)}
+    row |= {"raw events": int(np.mean([len(events) for events in recordings]))}
     row |= {"tokens": f"{sampling.length} {sampling.method}", "parameters": count_parameters(model)}
-    return row | {name: value for name, value in speed.items() if name.endswith(" ms")}
+    return row | measure_speed(model, recordings, compute)
 
 
-def measure_speed(model: Classifier, recordings: Sequence[Events], batch: int = 32) -> dict[str, float]:
-    """Milliseconds for one recording, the median of these, and recordings a second in batches (Table 2, Figure 7)."""
+def measure_speed(model: Classifier, recordings: Sequence[Events], compute: Compute = CPU) -> dict[str, float]:
+    """Table 2: milliseconds for one recording, recordings a second in batches, and memory of a GPU for one.
+
+    Each recording is timed once, after one that loads the code; ± is the deviation over recordings, and over batches
+    for recordings a second. The batch is the largest that a GPU holds, or the quickest on a CPU.
+    """
     model.eval()
-    sampling = model.sampling
-    prepared = [_prepare(sampling, events) for events in recordings]
-    preparing, forward = [], []
-    for raw, events in zip(recordings, prepared, strict=True):
-        single = EventBatch.pad([events])
-        seconds = best_seconds(
-            {"preparing": partial(_prepare, sampling, raw), "forward": partial(_infer, model, single)}, 5
-        )
-        preparing.append(seconds["preparing"])
-        forward.append(seconds["forward"])
-    whole = EventBatch.pad([prepared[index % len(prepared)] for index in range(batch)])
-    rates = best_seconds({"inference": partial(_infer, model, whole), "training": partial(_train, model, whole)}, 3)
-    first, second = float(np.median(preparing)) * 1e3, float(np.median(forward)) * 1e3
+    taken: dict[str, list[float]] = {"preparing ms": [], "forward ms": []}
+    _infer(model, _prepare(model.sampling, recordings[0], compute), compute)
+    compute.forget_peak()
+    for events in recordings:
+        taken["preparing ms"].append(1e3 * seconds_of(partial(_prepare, model.sampling, events, compute), compute))
+        single = _prepare(model.sampling, events, compute)
+        taken["forward ms"].append(1e3 * seconds_of(partial(_infer, model, single, compute), compute))
+    taken["total ms"] = [sum(parts) for parts in zip(*taken.values(), strict=True)]
+    memory = compute.peak_bytes()
+    found: dict[str, float] = {}
+    for name, values in taken.items():
+        found |= {name: float(np.mean(values)), f"{name} ±": deviation(values)}
+    if memory is not None:
+        found["GPU memory MB"] = memory / 2**20
+    whole = [_shorten(model.sampling, events) for events in recordings]
+    for name, work in WORK.items():
+        found |= _rate(name, partial(work, model, compute=compute), whole, compute)
+    return found
+
+
+def _rate(
+    name: str, work: Callable[[EventBatch], Any], recordings: Sequence[Events], compute: Compute
+) -> dict[str, float]:
+    """Recordings a second at the batch that suits the device, over several batches."""
+
+    def fill(size: int) -> EventBatch:
+        return EventBatch.pad([recordings[index % len(recordings)] for index in range(size)]).to(compute.device)
+
+    size = choose_batch(lambda count: work(fill(count)), compute)
+    batch = fill(size)
+    work(batch)
+    rates = [size / seconds_of(lambda: work(batch), compute) for _ in range(RATES)]
     return {
-        "preparing ms": first,
-        "forward ms": second,
-        "total ms": first + second,
-        "inference recordings/s": batch / rates["inference"],
-        "training recordings/s": batch / rates["training"],
+        f"{name} batch": float(size),  # found, as all that is a fraction; whole numbers are what was asked for
+        f"{name} recordings/s": float(np.mean(rates)),
+        f"{name} recordings/s ±": deviation(rates),
     }
 
 
-def _prepare(sampling: Sampling, recording: Events) -> Events:
+def _read(folder: Path) -> list[Events]:
+    """All recordings of a folder; other files may lie beside them."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        try:
+            found.append(read_recording(path).events)
+        except Event2VecError:
+            continue
+    found = [events for events in found if len(events)]
+    if not found:
+        raise FileError(folder, "has no recordings that can be read")
+    return found
+
+
+def _shorten(sampling: Sampling, recording: Events) -> Events:
     return sampling.shorten(recording, torch.Generator().manual_seed(0))
+
+
+def _prepare(sampling: Sampling, recording: Events, compute: Compute) -> EventBatch:
+    """From all events of one recording to what the network reads, where it reads it."""
+    return EventBatch.pad([_shorten(sampling, recording)]).to(compute.device)
 
 
 def _batch(sensor: Sensor, count: int, length: int) -> EventBatch:
@@ -127,23 +188,30 @@ def _batch(sensor: Sensor, count: int, length: int) -> EventBatch:
     return EventBatch(x, y, t - t[:, :1], p < 0.5, ones, ones.bool(), sensor)
 
 
-def _infer(model: Classifier, batch: EventBatch) -> None:
-    with torch.no_grad():
+def _multiply(left: torch.Tensor, right: torch.Tensor, compute: Compute) -> None:
+    with compute.autocast():
+        for _ in range(10):
+            left @ right
+
+
+def _infer(model: Classifier, batch: EventBatch, compute: Compute) -> None:
+    with torch.no_grad(), compute.autocast():
         model(batch)
 
 
-def _train(model: Classifier, batch: EventBatch) -> None:
-    labels = torch.zeros(len(batch), dtype=torch.int64)
-    loss = F.cross_entropy(model(batch), labels)
+def _train(model: Classifier, batch: EventBatch, compute: Compute) -> None:
+    labels = torch.zeros(len(batch), dtype=torch.int64, device=compute.device)
+    with compute.autocast():
+        loss = F.cross_entropy(model(batch), labels)
     with flush_denormals():
         loss.backward()
     model.zero_grad()
 
 
-WORK = {"inference": _infer, "training": _train}
+WORK: dict[str, Callable[..., None]] = {"inference": _infer, "training": _train}
 
 
 def _run_on(recipe: str, work: str, count: int, length: int) -> None:
     tune_cpu()
     config = PAPER[recipe][0]
-    WORK[work](build_model(config), _batch(config.sensor, count, length))
+    WORK[work](build_model(config), _batch(config.sensor, count, length), CPU)

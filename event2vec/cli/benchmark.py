@@ -9,7 +9,8 @@ reading: files of each format, against eventcv alone where it decodes, and 10 mi
 data: drawing a training batch from a store, against compressed npz files.
 clustering: Alg. 1 on recordings of 4,000 to 256,000 events, against scikit-learn and Faiss. Takes some minutes.
 attention: forgetting attention written out, as we compute it, and the stock kernel without gates.
-model: the paper's networks, training and inference, against the time that their matrix products alone would take.
+model: the paper's networks, training and inference, against the time that their matrix products alone would take; then
+Table 2: times of one recording, recordings a second in batches as large as fit, memory. On the GPU where there is one.
 """
 
 import json
@@ -18,7 +19,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_json_option
+from event2vec.cli.options import add_device_options, add_json_option
 from event2vec.cli.printing import print_table, say
 
 PARTS = ("reading", "data", "clustering", "attention", "model")
@@ -27,11 +28,14 @@ PARTS = ("reading", "data", "clustering", "attention", "model")
 def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s [PART] [options]"
     parser.add_argument("part", nargs="?", metavar="PART", choices=PARTS, help=f"what to measure: {', '.join(PARTS)}")
-    parser.add_argument("--recordings", metavar="FOLDER", help="reading, clustering: real recordings to measure with")
+    parser.add_argument(
+        "--recordings", metavar="FOLDER", help="reading, clustering, model: real recordings to measure with"
+    )
     parser.add_argument("--recipe", metavar="NAME", help="model: dvs_gesture, asl_dvs or dvs_lip instead of all three")
     parser.add_argument(
         "--compile", action="store_true", help="model: through torch.compile, which needs a C++ compiler"
     )
+    add_device_options(parser)  # of attention and model
     parser.add_argument("--compare", metavar="FILE", help="show the change against what --json wrote earlier")
     add_json_option(parser)
 
@@ -75,8 +79,12 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
+    from event2vec.devices import Compute
     from event2vec.errors import FileError
 
+    folder = Path(options.recordings) if options.recordings else None
+    if folder is not None and not folder.is_dir():
+        raise FileError(folder, "is not a folder, expected one with recordings")
     if part == "data":
         from event2vec.benchmark.data import measure_data
 
@@ -84,14 +92,12 @@ def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
     if part == "attention":
         from event2vec.benchmark.attention import measure_attention
 
-        return measure_attention()
+        return measure_attention(Compute.choose(options.device, options.precision))
     if part == "model":
-        from event2vec.benchmark.model import measure_model
+        from event2vec.benchmark.model import TRAINED, measure_model
 
-        return measure_model(options.recipe, options.compile)
-    folder = Path(options.recordings) if options.recordings else None
-    if folder is not None and not folder.is_dir():
-        raise FileError(folder, "is not a folder, expected one with recordings")
+        compute = Compute.choose(options.device, options.precision, TRAINED)
+        return measure_model(options.recipe, options.compile, compute, folder)
     if part == "clustering":
         from event2vec.benchmark.clustering import measure_clustering
 
