@@ -28,7 +28,7 @@ A recording flows down this list, and every file does one step of it:
     learner, training   Lightning: optimiser, schedule, checkpoints; runs begun and gone on with
     repeats             mean and deviation of what was found several times
     evaluate, probe     accuracy as mean and deviation, class by class; linear probing
-    experiment          tables of the paper; experiments/*.yaml
+    experiment, tables  tables of the paper, row by row; experiments/*.yaml
     report              one page about a run; page/: its style and its event player
     figures/            pictures of events
     benchmark/          speed and memory, measured against alternatives on the same machine

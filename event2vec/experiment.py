@@ -1,67 +1,46 @@
 """A table of the paper from one call: train each row with several seeds, evaluate, and set the paper's figures beside.
 
 An experiment is a YAML file: a title, and rows of changes to a recipe with the paper's figures. Some rows
-have their clusters made by another engine, some experiments measure speed too. Runs that are finished are not repeated,
-and one that was stopped goes on.
+have their clusters made by another engine, some experiments measure speed too, and rows may be pre-trained first, each
+with its own model settings. Runs that are finished are not repeated, and one that was stopped is resumed. Where several
+processes train together, the first one judges.
 """
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from event2vec.atomic import whole_file
-from event2vec.benchmark.measure import best_seconds
+from event2vec.benchmark.measure import seconds_of
 from event2vec.benchmark.model import measure_speed
 from event2vec.checkpoint import load_model
+from event2vec.devices import Compute
 from event2vec.documents import read_json, read_yaml
 from event2vec.errors import Event2VecError, FileError, MissingExtra
 from event2vec.evaluate import Evaluation, evaluate
 from event2vec.events import Events
 from event2vec.kmeans_baselines import ENGINES
 from event2vec.model import count_parameters
-from event2vec.names import UNPRINTABLE, shorten, shown
+from event2vec.names import shorten, shown
 from event2vec.prepare import open_for_training
-from event2vec.recipe import Recipe
-from event2vec.repeats import Repeated
-from event2vec.runs import METRICS, RECIPE, read_rows, write_facts, write_rows
+from event2vec.recipe import Recipe, load_recipe
+from event2vec.repeats import deviation
+from event2vec.runs import METRICS, RECIPE, read_rows, write_facts
 from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
+from event2vec.tables import Row, RowResult
 
 FOLDER = Path(__file__).parent / "experiments"
 RESULT = "result.json"
-
-
-TIMED = 20  # test recordings on which latency is measured
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table: what is changed, and what the paper reports for it, data set by data set."""
-
-    name: str
-    settings: dict[str, Any]
-    paper: dict[str, str]
-    engine: str = "ours"  # what makes the clusters, of `ENGINES`
-    iterations: int = 20  # of that engine
-    paper_ms: str | None = None  # for clustering one recording
-
-    def __post_init__(self) -> None:
-        # The name becomes that of a folder.
-        if not isinstance(self.name, str) or not self.name or "/" in self.name or UNPRINTABLE.search(self.name):
-            raise ValueError(f"name must be text without a slash, got {shown(self.name)}")
-        if not isinstance(self.settings, dict):
-            raise ValueError(f"settings must be given by their names, got {shown(self.settings)}")
-        if self.engine not in ENGINES:
-            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {shown(self.engine)}")
-        if not isinstance(self.iterations, int) or not 1 <= self.iterations <= 10_000:
-            raise ValueError(f"iterations must be from 1 to 10,000, got {shown(self.iterations)}")
+TIMED = 500  # test recordings, evenly spaced, on which times are measured; all, where there are no more
+FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
 
 
 @dataclass(frozen=True)
@@ -69,23 +48,15 @@ class Experiment:
     title: str
     rows: tuple[Row, ...]
     speed: bool = False  # whether throughput and latency are measured too
+    pretrain: dict[str, str] = field(default_factory=dict)  # by data set: the recipe that pre-trains each row there
 
     def __post_init__(self) -> None:
         if not isinstance(self.title, str):
             raise ValueError(f"title must be text, got {shown(self.title)}")
         if not self.rows or len({row.name for row in self.rows}) < len(self.rows):
             raise ValueError("rows must be one or more, each with a name of its own")
-
-
-@dataclass(frozen=True)
-class RowResult(Repeated):
-    """What the seeds of a row came to."""
-
-    row: Row
-    accuracies: tuple[float, ...]
-    parameters: int
-    seconds: float  # of training and evaluating one seed, on average
-    measured: dict[str, str]  # further columns of the table
+        if not isinstance(self.pretrain, dict):
+            raise ValueError(f"pretrain must name a recipe for each data set, got {shown(self.pretrain)}")
 
 
 def experiment_names() -> list[str]:
@@ -115,6 +86,12 @@ def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
     return Row(paper={name: shorten(str(value)) for name, value in paper.items()}, **row)
 
 
+def choose_pretraining(experiment: Experiment, recipe: Recipe, named: str | None) -> Recipe | None:
+    """The recipe that pre-trains each row: the one named, or the experiment's for this data set."""
+    name = named or experiment.pretrain.get(recipe.data.dataset)
+    return load_recipe(name) if name else None
+
+
 @dataclass(frozen=True)
 class Setting:
     """What all rows of an experiment have in common."""
@@ -124,6 +101,9 @@ class Setting:
     init: Path | None = None  # a network to start from
     watcher: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives what is told how a training goes
     stage: Stage = silently  # tells of other long work
+    pretrain: Recipe | None = None  # with this each row is pre-trained first, instead of `init`
+    device: str | None = None  # where rows are judged; None: the best that there is
+    precision: str | None = None  # and in which number type; None: on CUDA that of the training
 
     @property
     def source(self) -> Path | None:
@@ -137,10 +117,17 @@ class Setting:
                 recipe.sampling,
                 self.workers,
                 progress,
+                wait=not _is_first_rank(),
                 clusterings=recipe.data.clusterings,
                 engine=row.engine,
                 iterations=row.iterations,
             ).store
+
+
+def _is_first_rank() -> bool:
+    from event2vec.training import is_first_rank
+
+    return is_first_rank()
 
 
 def run_experiment(
@@ -151,131 +138,167 @@ def run_experiment(
     seeds: int,
     tell: Callable[[str], None] = lambda line: None,
 ) -> list[RowResult]:
-    """Train and evaluate what is missing in `folder`, row by row and seed by seed."""
+    """Train and evaluate what is missing in `folder`, row by row and seed by seed.
+
+    Where several processes train together, only the first has results.
+    """
     recipes = [recipe.with_settings(row.settings) for row in experiment.rows]  # all, before any: one may be wrong
+    before = [
+        _pretraining(setting.pretrain, row, changed) for row, changed in zip(experiment.rows, recipes, strict=True)
+    ]
     if any(row.engine == "faiss" for row in experiment.rows) and find_spec("faiss") is None:
         raise MissingExtra("clustering with Faiss", "faiss")
-    results = []
-    for row, changed in zip(experiment.rows, recipes, strict=True):
+    results, pretrained = [], dict[str, Path]()
+    for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
         found = []
         for seed in range(seeds):
-            run = folder / f"{row.name.replace(' ', '_')}-{seed}"
-            facts = _one_run(experiment, row, changed.with_settings({"training.seed": seed}), setting, run)
-            tell(f"{row.name}, seed {seed}: {100 * facts['accuracy']:.2f} %")
-            found.append(facts)
-        accuracies = tuple(facts["accuracy"] for facts in found)
-        seconds = float(np.mean([facts["seconds"] for facts in found]))
-        results.append(RowResult(row, accuracies, found[0]["parameters"], seconds, _measured(experiment, row, found)))
+            name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
+            init = setting.init
+            if first:
+                init = _pretrain(row, first.with_settings(seeded), setting, folder / "pretrained" / name, pretrained)
+            facts = _one_run(experiment, row, changed.with_settings(seeded), setting, folder / name, init)
+            if facts is not None:
+                tell(f"{row.name}, seed {seed}: {100 * facts['accuracy']:.2f} %")
+                found.append(facts)
+        if found:
+            results.append(_sum_up(row, found))
     return results
 
 
-def _one_run(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path) -> dict[str, Any]:
-    """What a finished run found, or what this one finds, once it is trained."""
-    asked = {
+def _sum_up(row: Row, found: list[dict[str, Any]]) -> RowResult:
+    accuracies = tuple(facts["accuracy"] for facts in found)
+    draws = tuple(tuple(facts["accuracies"]) for facts in found)
+    seconds = float(np.mean([facts["seconds"] for facts in found]))
+    return RowResult(row, accuracies, draws, found[0]["parameters"], seconds, found[0]["timed"])
+
+
+def _pretraining(pretrain: Recipe | None, row: Row, recipe: Recipe) -> Recipe | None:
+    """The recipe that pre-trains a row: with the row's model settings, and of a network that fits."""
+    if pretrain is None:
+        return None
+    changes = {name: value for name, value in row.settings.items() if name.startswith("model.")}
+    pretrain = pretrain.with_settings(changes)
+    for name in (setting.name for setting in fields(recipe.model) if setting.name not in FREE):
+        theirs, ours = getattr(pretrain.model, name), getattr(recipe.model, name)
+        if theirs != ours:
+            raise Event2VecError(
+                f"pre-training with {pretrain.name} does not fit {row.name}: model.{name} is {theirs} there and {ours} "
+                f"in {recipe.name}. Use the same model settings in both"
+            )
+    return pretrain
+
+
+def _pretrain(row: Row, recipe: Recipe, setting: Setting, run: Path, known: dict[str, Path]) -> Path:
+    """The run that pre-trained a row; rows that are pre-trained alike share one."""
+    asked = _asked(row, recipe, setting, None)
+    run = known.setdefault(json.dumps(asked), run)
+    if _found(run, asked) is None:
+        _train(recipe, setting.open(recipe, row), setting, run, "pretrain", None, asked)
+        if _is_first_rank():
+            write_facts(run / RESULT, {"seconds": _seconds(run)})
+    return run
+
+
+def _one_run(
+    experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, init: Path | None
+) -> dict[str, Any] | None:
+    """What a finished run found, or what this one finds, once it is trained; None in all processes but the first."""
+    asked = _asked(row, recipe, setting, init)
+    facts = _found(run, asked)
+    if facts is None:
+        store = setting.open(recipe, row)
+        _train(recipe, store, setting, run, "train", init, asked)
+        if _is_first_rank():
+            facts = _judge(experiment, row, recipe, setting, run, store)
+            write_facts(run / RESULT, facts)
+    return facts if _is_first_rank() else None
+
+
+def _asked(row: Row, recipe: Recipe, setting: Setting, init: Path | None) -> dict[str, Any]:
+    return {
         "recipe": recipe.to_yaml(),
         "data": str(setting.source) if setting.data else None,
-        "init": str(setting.init.resolve()) if setting.init else None,
+        "init": str(init.resolve()) if init else None,
         "clusters": f"{row.engine} {row.iterations}",
     }
-    note = run.with_name(f"{run.name}.asked.json")  # beside it: a training begins in an empty folder
-    if note.is_file() and read_json(note) != asked:
+
+
+def _note(run: Path) -> Path:
+    """Beside the run: a training begins in an empty folder."""
+    return run.with_name(f"{run.name}.asked.json")
+
+
+def _found(run: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """What a finished run found; None where it is not finished."""
+    if _note(run).is_file() and read_json(_note(run)) != asked:
         raise FileError(run, "was begun with other settings or data. Choose another --out, or remove it")
-    if (run / RESULT).is_file():
-        return _read_result(run / RESULT)
-    store = setting.open(recipe, row)
-    if not (run / RECIPE).is_file():
-        shutil.rmtree(run, ignore_errors=True)  # stopped before it began
-    write_facts(note, asked)
-    _train(recipe, store, setting, run)
-    facts = _judge(experiment, row, recipe, setting, run, store)
-    write_facts(run / RESULT, facts)
-    return facts
+    return _read_result(run / RESULT) if (run / RESULT).is_file() else None
 
 
 def _read_result(path: Path) -> dict[str, Any]:
     facts = read_json(path)
-    if not all(isinstance(facts.get(name), int | float) for name in ("accuracy", "parameters", "seconds")):
+    if not isinstance(facts.get("seconds"), int | float):
         raise FileError(path, "is not what an experiment writes. Remove it, and the run is evaluated again")
     return facts
 
 
-def _train(recipe: Recipe, store: EventStore, setting: Setting, run: Path) -> None:
+def _train(
+    recipe: Recipe,
+    store: EventStore,
+    setting: Setting,
+    run: Path,
+    task: Literal["train", "pretrain"],
+    init: Path | None,
+    asked: dict[str, Any],
+) -> None:
     from event2vec.training import resume_run, start_run
 
+    begun = (run / RECIPE).is_file()
+    if _is_first_rank():
+        if not begun:
+            shutil.rmtree(run, ignore_errors=True)  # stopped before it began
+        write_facts(_note(run), asked)
     with setting.watcher() as watcher:
-        if (run / RECIPE).is_file():
+        if begun:
             resume_run(run, watcher)
         else:
-            start_run(recipe, store, run, "train", setting.init, watcher, setting.source)
+            start_run(recipe, store, run, task, init, watcher, setting.source)
 
 
 def _judge(
     experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, store: EventStore
 ) -> dict[str, Any]:
-    model = load_model(run)
-    with setting.stage("evaluating") as progress:
+    compute = Compute.choose(setting.device, setting.precision, recipe.trainer.precision)
+    model = load_model(run).to(compute.device)
+    with setting.stage("evaluating") as progress, compute.autocast():
         evaluation: Evaluation = evaluate(model, store.split("test"), progress=progress)
-    seconds = sum(epoch["seconds"] for epoch in read_rows(run / METRICS))
-    facts: dict[str, Any] = {"accuracy": evaluation.accuracy, "accuracy_std": evaluation.accuracy_std}
-    facts |= {"parameters": count_parameters(model), "seconds": seconds}
-    if row.paper_ms is not None or experiment.speed:
+    facts: dict[str, Any] = {"accuracy": evaluation.accuracy, "accuracies": list(evaluation.accuracies)}
+    facts |= {"parameters": count_parameters(model), "seconds": _seconds(run), "timed": {}}
+    if recipe.training.seed == 0 and (row.paper_ms is not None or experiment.speed):  # no seed changes the speed
         raw = setting.open(recipe.with_settings({"sampling.method": "random"}), row).split("test")
-        timed = [raw[index][0] for index in range(0, len(raw), -(-len(raw) // TIMED))]
+        timed = evenly_spaced(raw, TIMED)
+        facts["timed"]["timed_recordings"] = len(timed)
         if row.paper_ms is not None:
-            facts["clustering_ms"] = _time_clustering(row, timed, recipe.sampling.length)
+            facts["timed"]["clustering_ms"] = _time_clustering(row, timed, recipe.sampling.length)
         if experiment.speed:
-            facts["speed"] = measure_speed(model, timed)
+            facts["timed"]["speed"] = measure_speed(model, timed, compute)
     return facts
+
+
+def _seconds(run: Path) -> float:
+    return sum(epoch["seconds"] for epoch in read_rows(run / METRICS))
+
+
+def evenly_spaced(store: EventStore, most: int) -> list[Events]:
+    """At most so many recordings of a store, from its first to its last; those without events are left out."""
+    filled = np.flatnonzero(store.lengths)
+    places = np.linspace(0, len(filled) - 1, min(len(filled), most)).round().astype(int)
+    return [store[int(index)][0] for index in filled[places]]
 
 
 def _time_clustering(row: Row, recordings: list[Events], length: int) -> tuple[float, float]:
     """Mean and deviation over recordings, in milliseconds."""
     engine = partial(ENGINES[row.engine], iterations=row.iterations)
     engine(recordings[0], length)  # the first call loads the code
-    taken = [1e3 * best_seconds({"": partial(engine, events, length)}, 1)[""] for events in recordings]
-    return float(np.mean(taken)), float(np.std(taken))
-
-
-def _measured(experiment: Experiment, row: Row, found: list[dict[str, Any]]) -> dict[str, str]:
-    """Columns that only some tables have; speeds are means over the seeds."""
-    columns = {}
-    if row.paper_ms is not None:
-        mean, deviation = found[0]["clustering_ms"]
-        columns = {"clustering here (ms)": f"{mean:.2f} ± {deviation:.2f}", "paper (ms)": row.paper_ms}
-    if experiment.speed:
-        for name in ("training recordings/s", "inference recordings/s", "total ms"):
-            value = np.mean([facts["speed"][name] for facts in found])
-            columns["latency (ms)" if name == "total ms" else name] = f"{value:,.1f}"
-    return columns
-
-
-def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
-    """The paper's form: a row for each change, our figure and the paper's with the data set of each."""
-    return [
-        {
-            "": result.row.name,
-            f"accuracy on {ours} (%)": result.percent(),
-            **{f"paper, {name} (%)": figure for name, figure in result.row.paper.items()},
-            **result.measured,
-            "parameters": f"{result.parameters:,}",
-            "seconds a run": f"{result.seconds:.0f}",
-        }
-        for result in results
-    ]
-
-
-NOTE = "± is the deviation over seeds in ours, and over ten draws of the events of one network in the paper's."
-
-
-def write_table(rows: list[dict[str, str]], title: str, path: Path) -> None:
-    """As CSV and as Markdown."""
-    write_rows(path.with_suffix(".csv"), rows)
-    lines = [f"# {title}", "", *markdown(rows), "", NOTE, ""]
-    with whole_file(path.with_suffix(".md")) as temporary:
-        temporary.write_text("\n".join(lines), "utf-8")
-
-
-def markdown(rows: list[dict[str, str]]) -> list[str]:
-    heads = list(rows[0])
-    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    return lines + [f"| {' | '.join(row.values())} |" for row in rows]
+    taken = [1e3 * seconds_of(partial(engine, events, length)) for events in recordings]
+    return float(np.mean(taken)), deviation(taken)

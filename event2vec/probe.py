@@ -43,6 +43,10 @@ class HeadTraining:
     steps: int = 110  # at least, in an epoch
     warmup_epochs: int = 4
 
+    def rate(self, epoch: float) -> float:
+        rising, falling = epoch / self.warmup_epochs, (epoch - self.warmup_epochs) / (self.epochs - self.warmup_epochs)
+        return self.learning_rate * (0.01 + 0.99 * rising if rising < 1 else (1 + math.cos(math.pi * falling)) / 2)
+
 
 @dataclass(frozen=True)
 class ProbeRow:
@@ -144,8 +148,6 @@ def standardise(train: NDArray[np.float64], test: NDArray[np.float64]) -> tuple[
     return (train - mean) / spread, (test - mean) / spread
 
 
-@torch.enable_grad()
-@torch.autocast("cpu", enabled=False)
 def train_head(
     train: NDArray[np.float64],
     labels: NDArray[np.int64],
@@ -161,16 +163,13 @@ def train_head(
     nn.init.zeros_(head.bias)
     optimizer = torch.optim.AdamW(head.parameters(), lr=config.learning_rate, weight_decay=0.0)
     steps = max(math.ceil(len(features) / config.batch), config.steps)
-    warmup, total = config.warmup_epochs * steps, config.epochs * steps
-    for step in range(total):
-        rising, falling = step / max(warmup, 1), (step - warmup) / max(total - warmup, 1)
-        factor = 0.01 + 0.99 * rising if rising < 1 else (1 + math.cos(math.pi * falling)) / 2
-        optimizer.param_groups[0]["lr"] = config.learning_rate * factor
-        rows = torch.randint(len(features), (min(config.batch, len(features)),), generator=generator)
-        optimizer.zero_grad()
-        F.cross_entropy(head(features[rows]), targets[rows]).backward()
-        optimizer.step()
-    with torch.no_grad():
+    with torch.autocast("cpu", enabled=False):  # what the network runs in is not for its judge
+        for step in range(config.epochs * steps):
+            optimizer.param_groups[0]["lr"] = config.rate(step / steps)
+            rows = torch.randint(len(features), (min(config.batch, len(features)),), generator=generator)
+            optimizer.zero_grad()
+            F.cross_entropy(head(features[rows]), targets[rows]).backward()
+            optimizer.step()
         answers = head(torch.from_numpy(test).float()).argmax(dim=1).numpy()
     return float((answers == truth).mean())
 

@@ -19,7 +19,7 @@ LAYERS = [
     {"prepare", "backbone", "heads", "model", "checkpoint"},
     {"authors", "objectives", "recipe", "repeats", "loading", "runs", "learner", "training"},
     {"evaluate", "probe", "figures", "benchmark"},
-    {"experiment", "report"},
+    {"experiment", "tables", "report"},
     {"cli"},
 ]
 LAYER = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -1,14 +1,25 @@
 """Experiments: every row of the paper's tables can be built, and nothing is trained twice."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 from conftest import SMALL, assert_same, make_recording
 
 from event2vec import Event2VecError, EventStore, Recipe, build_model, cluster_events, load_model, load_recipe
-from event2vec.experiment import Setting, experiment_names, load_experiment, run_experiment, table, write_table
+from event2vec.checkpoint import load_any_model
+from event2vec.experiment import (
+    Setting,
+    choose_pretraining,
+    evenly_spaced,
+    experiment_names,
+    load_experiment,
+    run_experiment,
+)
 from event2vec.runs import open_raw_recordings, read_run
+from event2vec.tables import Row, RowResult, table, write_table
 
 SETTINGS = {
     "sampling.length": 16,
@@ -57,12 +68,18 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
     assert [len(result.accuracies) for result in results] == [2, 2]
     assert results[0].parameters < results[1].parameters
     rows = table(results, "mine")
-    assert list(rows[0])[:3] == ["", "accuracy on mine (%)", "paper, DVS Gesture (%)"]
+    heads = ["", "accuracy on mine (%)", "± over seeds", "± over draws", "paper, DVS Gesture (%)"]
+    assert list(rows[0])[:5] == heads
     assert rows[0]["paper, DVS Gesture (%)"] == "97.57"
-    write_table(rows, experiment.title, tmp_path / "out" / "table")
+    write_table(results, "mine", experiment.title, tmp_path / "out" / "table")
     assert (tmp_path / "out/table.md").read_text("utf-8").count("\n|") == 4
     assert len((tmp_path / "out/table.csv").read_text().splitlines()) == 3
-    assert json.loads((tmp_path / "out/shared-0/result.json").read_text())["parameters"] == results[0].parameters
+    found = json.loads((tmp_path / "out/shared-0/result.json").read_text())
+    assert found["parameters"] == results[0].parameters
+    assert results[0].draws[0] == tuple(found["accuracies"])
+    assert len(found["accuracies"]) == 10
+    (kept, _) = json.loads((tmp_path / "out/table.json").read_text())["rows"]
+    assert (kept["accuracy"], kept["std_over_seeds"]) == (results[0].accuracy, results[0].std_over_seeds)
     with pytest.raises(Event2VecError, match="was begun with other settings"):
         run_experiment(experiment, recipe.with_settings({"training.epochs": 2}), *arguments[2:])
     with pytest.raises(Event2VecError, match=r"or data\. Choose another --out"):
@@ -93,7 +110,9 @@ def test_clusters_of_each_engine_are_made_once_and_timed(small, tmp_path):
     assert_same(stores[1][0][0], cluster_events(events, 16, seeding="plain"))
     assert load_model(tmp_path / "out/batched_K-Means++_plain-0").sampling.seeding == "plain"
     assert len({tuple(store[0][0].x.tolist()) for store in stores}) == 3
-    assert all(float(row["clustering here (ms)"].split()[0]) > 0 for row in rows)
+    for row in rows:
+        mean, _, spread = row["clustering of 2 recordings here (ms)"].split()
+        assert min(float(mean), float(spread)) >= 0
     raw = open_raw_recordings(tmp_path / "out/scikit-learn_20-0", None)
     assert raw.folder == small.folder, "a run knows what its clusters were made of"
     assert rows == table(run_experiment(*arguments), "mine"), "what was measured is kept"
@@ -106,8 +125,103 @@ def test_speed_by_the_number_of_events(small, tmp_path):
         experiment, Recipe().with_settings(SETTINGS), Setting(str(small.folder)), tmp_path / "out", 1
     )
     (row,) = table(results, "mine")
-    for name in ("training recordings/s", "inference recordings/s", "latency (ms)"):
-        assert float(row[name].replace(",", "")) > 0
+    timed = ("preparing of 2 recordings (ms)", "forward of 2 recordings (ms)", "total of 2 recordings (ms)")
+    for name in ("training (recordings/s)", "inference (recordings/s)", *timed):
+        mean, _, spread = row[name].replace(",", "").split()
+        assert min(float(mean), float(spread)) >= 0
+    assert int(row["training batch"]) >= 1
+    assert row["GPU memory (MB)"] == "-", "a CPU has none"
+
+
+def test_both_deviations_are_of_a_sample_and_said_apart(tmp_path):
+    def result(*draws):
+        means = tuple(sum(each) / len(each) for each in draws)
+        return RowResult(Row("one", {}, {"DVS Gesture": "97.57 ± 1.31"}), means, draws, 1000, 60.0, {})
+
+    two = result((0.9, 0.8), (0.7, 0.8))
+    (row,) = table([two], "mine")
+    assert (row["accuracy on mine (%)"], row["± over seeds"], row["± over draws"]) == ("80.00", "7.07", "7.07")
+    assert two.std_over_seeds == pytest.approx((2 * 0.05**2) ** 0.5), "n - 1"
+    three = result((0.9, 0.9), (0.6, 0.9))
+    assert three.std_over_draws == pytest.approx((0 + 0.3 / 2**0.5) / 2), "the mean over networks"
+    (alone,) = table([result((0.9,))], "mine")
+    assert (alone["± over seeds"], alone["± over draws"]) == ("-", "-")
+    write_table([two], "mine", "Table 4", tmp_path / "table")
+    assert "± over seeds | ± over draws |" in (tmp_path / "table.md").read_text("utf-8")
+    assert json.loads((tmp_path / "table.json").read_text())["rows"][0]["accuracies"] == [[0.9, 0.8], [0.7, 0.8]]
+
+
+def test_times_are_taken_over_the_whole_store_or_evenly(small):
+    assert [len(events) for events in evenly_spaced(small, 50)] == [60] * 10
+    few = evenly_spaced(small, 4)
+    assert [torch.equal(events.t, small[index][0].t) for events, index in zip(few, (0, 3, 6, 9), strict=True)] == [
+        True
+    ] * 4
+
+
+def test_each_row_is_pretrained_with_its_own_attention_and_never_twice(small, tmp_path, monkeypatch):
+    import event2vec.training as training
+
+    recipe = Recipe().with_settings(SETTINGS | {"model.pooling": False, "training.learning_rate": 0.0})
+    pretrain = recipe.with_settings({"training.learning_rate": 0.001})
+    experiment = load_experiment("attention")
+    again = replace(experiment.rows[0], name="forgetting again")
+    experiment = replace(experiment, rows=(*experiment.rows, again))
+    begun, start = [], training.start_run
+    monkeypatch.setattr(training, "start_run", lambda *given: begun.append((given[2].name, given[3])) or start(*given))
+    setting = Setting(str(small.folder), pretrain=pretrain)
+    results = run_experiment(experiment, recipe, setting, tmp_path / "out", 1)
+    names = ["forgetting-0", "gated_linear-0"]
+    assert begun == [(name, task) for name in names for task in ("pretrain", "train")] + [
+        ("forgetting_again-0", "train")
+    ]
+    assert len(results) == 3
+    for name, first in zip([*names, "forgetting_again-0"], [*names, names[0]], strict=True):
+        before, after = (load_any_model(tmp_path / "out" / run) for run in (f"pretrained/{first}", name))
+        taken = after.backbone.state_dict()
+        assert all(torch.equal(taken[key], value) for key, value in before.backbone.state_dict().items())
+    run_experiment(experiment, recipe, setting, tmp_path / "out", 1)
+    assert len(begun) == 5, "finished runs are not repeated"
+
+
+def test_pretraining_of_another_network_is_refused_before_it_starts(small, tmp_path):
+    recipe = Recipe().with_settings(SETTINGS | {"model.pooling": False})
+    setting = Setting(str(small.folder), pretrain=recipe.with_settings({"model.dim": 32}))
+    with pytest.raises(Event2VecError, match=r"does not fit forgetting: model.dim is 32 there and 16 in recipe"):
+        run_experiment(load_experiment("attention"), recipe, setting, tmp_path / "out", 1)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["attention", "sharing", "sampling"])
+def test_rows_on_dvs_lip_are_pretrained_and_others_are_not(name):
+    experiment = load_experiment(name)
+    assert choose_pretraining(experiment, load_recipe("dvs_lip"), None).name == "dvs_lip_pretrain"
+    assert choose_pretraining(experiment, load_recipe("dvs_gesture"), None) is None
+    assert choose_pretraining(experiment, load_recipe("digits"), "nmnist").name == "nmnist"
+
+
+@pytest.mark.slow
+def test_only_the_first_of_two_processes_judges_and_prints(small, tmp_path):
+    """Launched together they train together, row after row; the second leaves all files to the first."""
+    recipe = Recipe().with_settings(SETTINGS | {"model.pooling": False, "training.batch": 2})
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29519"]
+    command += [
+        "-m",
+        "event2vec",
+        "experiment",
+        "sharing",
+        "--recipe",
+        tmp_path / "recipe.yaml",
+        "--data",
+        small.folder,
+    ]
+    command += ["--pretrain", tmp_path / "recipe.yaml", "--seeds", "1", "--out", tmp_path / "out", "--device", "cpu"]
+    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True, timeout=300)
+    assert done.stdout.count("Weights of the two directions") == 1
+    assert done.stderr.count("shared, seed 0") == 2, "one line for each row"
+    rows = json.loads((tmp_path / "out/table.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["shared", "not shared"]
 
 
 def test_what_is_no_experiment_is_said(tmp_path):

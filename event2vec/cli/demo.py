@@ -28,6 +28,7 @@ def run(options: Namespace) -> int:
     from event2vec.prepare import prepare_digits
     from event2vec.recipe import load_recipe
     from event2vec.report import write_report
+    from event2vec.training import is_first_rank
 
     began = time.monotonic()
     with progress_bar("showing digits to a simulated camera") as progress:
@@ -36,6 +37,8 @@ def run(options: Namespace) -> int:
     if options.epochs is not None:
         recipe = recipe.with_settings({"training.epochs": options.epochs})
     folder = start(recipe, str(store.folder), str(free_name(Path(options.out))), "train", workers=options.workers)
+    if not is_first_rank():  # of several GPUs, one says what was learnt
+        return
     page = folder / "report.html"
     report = write_report(folder, page, workers=options.workers, stage=progress_bar)
     print_evaluation(report.evaluation)
