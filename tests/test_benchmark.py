@@ -1,14 +1,12 @@
 """Benchmarks measure what they say, on sizes small enough for a test."""
 
-import time
-
 import numpy as np
 import pytest
 import torch
 from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, ModelConfig, Sampling, build_model, write_events
-from event2vec.benchmark import attention, clustering, data, model, reading
+from event2vec.benchmark import attention, clustering, data, measure, model, reading
 from event2vec.benchmark.measure import best_seconds, largest_batch, peak_bytes, quickest_batch
 from event2vec.benchmark.summary import compare, summarise
 from event2vec.devices import CPU, Compute
@@ -129,7 +127,7 @@ def test_the_largest_batch_is_a_power_of_two_or_between_two(most, expected):
         if size > most:
             raise torch.OutOfMemoryError
 
-    assert largest_batch(run) == expected
+    assert largest_batch(int, run) == expected
 
 
 def test_work_that_never_runs_is_not_taken_for_too_large():
@@ -137,14 +135,15 @@ def test_work_that_never_runs_is_not_taken_for_too_large():
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        largest_batch(run)
+        largest_batch(int, run)
 
 
-def test_the_quickest_batch_stops_where_doubling_gains_nothing():
-    """Up to 8 a batch takes as long as one, then twice as long for twice as many."""
-    run = lambda size: time.sleep(0.02 * max(size / 8, 1))  # noqa: E731
-    assert quickest_batch(run) == 8
-    assert quickest_batch(run, limit=0) == 1, "no memory to spare"
+def test_the_quickest_batch_stops_where_doubling_gains_nothing(monkeypatch):
+    monkeypatch.setattr(measure, "seconds_of", lambda work: work())  # a clock that no other process disturbs
+    up_to_eight = {1: 0.02, 2: 0.02, 4: 0.03, 8: 0.05, 16: 0.1, 32: 0.1}
+    assert quickest_batch(int, up_to_eight.get) == 8
+    assert quickest_batch(int, up_to_eight.get, limit=0) == 1, "no memory to spare"
+    assert quickest_batch(int, lambda size: 1.0) == 1, "long enough as it is"
 
 
 def test_real_recordings_of_a_folder_are_measured(tmp_path):

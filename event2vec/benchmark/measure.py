@@ -10,12 +10,13 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from event2vec.devices import CPU, Compute
 
+Batch = TypeVar("Batch")
 WORTH_DOUBLING = 1.05  # times the recordings a second that a batch twice as large must give
-LONG = 0.5  # seconds; what takes so long has nothing to gain from a larger batch
+LONG = 0.2  # seconds; what takes so long has nothing to gain from a larger batch
 
 
 def seconds_of(work: Callable[[], Any], compute: Compute = CPU) -> float:
@@ -64,38 +65,39 @@ def highest_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def choose_batch(run: Callable[[int], Any], compute: Compute) -> int:
-    """The batch at which throughput is measured, for work that takes its size."""
-    return largest_batch(run) if compute.counts_memory else quickest_batch(run, compute)
+def choose_batch(fill: Callable[[int], Batch], work: Callable[[Batch], Any], compute: Compute) -> int:
+    """The batch at which throughput is measured; `fill` makes one of a size."""
+    return largest_batch(fill, work) if compute.counts_memory else quickest_batch(fill, work)
 
 
-def largest_batch(run: Callable[[int], Any]) -> int:
+def largest_batch(fill: Callable[[int], Batch], work: Callable[[Batch], Any]) -> int:
     """The largest batch that the memory of a GPU holds: a power of 2 or the mean of two, as for Table 2."""
-    run(1)
+
+    def fits(size: int) -> bool:
+        try:
+            work(fill(size))
+        except RuntimeError:  # out of memory, or more than a kernel takes
+            return False
+        return True
+
+    work(fill(1))  # what fails here is not too large
     size = 1
-    while _runs(run, 2 * size):
+    while fits(2 * size):
         size *= 2
     between = size + size // 2
-    return between if between > size and _runs(run, between) else size
+    return between if between > size and fits(between) else size
 
 
-def _runs(run: Callable[[int], Any], size: int) -> bool:
-    try:
-        run(size)
-    except RuntimeError:  # out of memory, or more than a kernel takes
-        return False
-    return True
-
-
-def quickest_batch(run: Callable[[int], Any], compute: Compute = CPU, limit: int | None = None) -> int:
+def quickest_batch(fill: Callable[[int], Batch], work: Callable[[Batch], Any], limit: int | None = None) -> int:
     """On a CPU: the power of 2 from which doubling gains no more, within a quarter of the memory."""
     if limit is None:
         limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
-    run(1)
+    batch = fill(1)
+    work(batch)
     before = highest_bytes()
-    size, taken = 1, seconds_of(partial(run, 1), compute)
+    size, taken = 1, seconds_of(partial(work, batch))
     while taken < LONG and 2 * (highest_bytes() - before) < limit:
-        doubled = seconds_of(partial(run, 2 * size), compute)
+        doubled = seconds_of(partial(work, fill(2 * size)))
         if WORTH_DOUBLING * doubled > 2 * taken:
             break
         size, taken = 2 * size, doubled

@@ -145,7 +145,7 @@ def _rate(
     def fill(size: int) -> EventBatch:
         return EventBatch.pad([recordings[index % len(recordings)] for index in range(size)]).to(compute.device)
 
-    size = choose_batch(lambda count: work(fill(count)), compute)
+    size = choose_batch(fill, work, compute)
     batch = fill(size)
     work(batch)
     rates = [size / seconds_of(lambda: work(batch), compute) for _ in range(RATES)]
