@@ -274,6 +274,10 @@ def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatc
     assert "accuracy" in capsys.readouterr().out
     assert run("evaluate", "runs/digits", "--resolution", "1,34", "--json") == 0
     assert [row["resolution"] for row in json.loads(capsys.readouterr().out)] == [1, 34]
+    capsys.readouterr()
+    coarse = ("--device", "cpu", "--precision", "bf16-mixed")
+    assert run("evaluate", "runs/digits", "--repeats", "1", "--json", "--workers", "1", *coarse) == 0
+    assert json.loads(capsys.readouterr().out)["recordings"] == 360
     assert run("evaluate", "runs/digits", "--events", "few") == 2
     assert "takes whole numbers with commas" in capsys.readouterr().err
 
@@ -352,6 +356,11 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("train", "digits", "--model.dim", "["), "--model.dim is not YAML"),
         (("train", "digits", "--training.learning_rate", ".nan"), "must be a finite number"),
         (("evaluate", "nowhere"), "nowhere: does not exist, expected a run"),
+        (("evaluate", "nowhere", "--device", "gpu"), "--device gpu does not work here"),
+        (("probe", "nowhere", "--device", "cuda:99"), "--device cuda:99 does not work here"),
+        (("experiment", "sharing", "--init", "one", "--pretrain", "digits"), "leave one out"),
+        (("train", "digits", "--trainer.accumulate", "0"), "trainer.accumulate must be at least 1, got 0"),
+        (("train", "digits", "--augment.draw_for", "step"), "augment.draw_for must be one of recording, batch"),
         (("predict", "nowhere", "x"), "nowhere: does not exist, expected a run"),
         (("predict", "nowhere", "x", "--vote", "0"), "--vote must be at least 1"),
         (("probe", "nowhere", "--repeats", "0"), "--repeats must be at least 1"),

@@ -35,7 +35,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--compile", action="store_true", help="model: through torch.compile, which needs a C++ compiler"
     )
-    add_device_options(parser)  # of attention and model
+    add_device_options(parser)
     parser.add_argument("--compare", metavar="FILE", help="show the change against what --json wrote earlier")
     add_json_option(parser)
 
@@ -101,7 +101,7 @@ def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
     if part == "clustering":
         from event2vec.benchmark.clustering import measure_clustering
 
-        return measure_clustering(folder)
+        return measure_clustering(folder, Compute.choose(options.device, options.precision))
     from event2vec.benchmark.reading import measure_reading
 
     return measure_reading(folder)
