@@ -4,6 +4,7 @@ A recording flows down this list, and every file does one step of it:
 
     errors, names       what goes wrong; names that people chose, shown safely
     atomic, documents   files that appear whole or not at all; JSON and YAML that may hold anything
+    locks, workers      one process at a time in a folder; processes that end with the one they work for
     settings            dataclasses <-> YAML, JSON and options, every name and type checked
     randomness          generators seeded by (seed, epoch, index)
     machine, stages     settings that make torch quicker on a CPU; how long work tells of itself

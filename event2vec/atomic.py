@@ -1,11 +1,24 @@
-"""Write a file or a folder whole or not at all."""
+"""Write a file or a folder whole or not at all, whatever ends the process or the machine.
 
+What is being written lies in a folder `.NAME.XXXXXXXX.writing` beside its place, locked by its writer. What a killed
+process left there is removed by the next one that writes beside it.
+"""
+
+import ctypes
 import os
+import secrets
 import shutil
-import tempfile
+import stat
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+
+from event2vec.errors import Busy, naming_a_full_disk
+from event2vec.locks import LOCK, own
+
+SUFFIX = ".writing"
 
 
 @contextmanager
@@ -14,7 +27,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     with _beside(path) as work:
         temporary = work / path.name  # the suffix stays: some writers pick the format by it
         yield temporary
-        os.replace(temporary, path)
+        _settle(temporary, work)
+        move(temporary, path)
 
 
 @contextmanager
@@ -24,21 +38,106 @@ def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
         temporary = work / path.name
         temporary.mkdir()
         yield temporary
+        _settle(temporary, work)
         if replace and path.exists():
-            os.rename(path, work / "old")  # removed with the rest
-        try:
-            os.rename(temporary, path)
-        except OSError:
-            if (work / "old").exists():
-                os.rename(work / "old", path)
-            raise
+            _replace(temporary, path, work / "old")  # removed with the rest
+        else:
+            move(temporary, path)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename what is on the disk already, and wait until the new name is there too."""
+    os.replace(source, target)
+    _sync(target.parent)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what killed processes left half written in this folder. What a living one writes is locked, and stays."""
+    for work in folder.glob(f".*{SUFFIX}"):
+        with suppress(Busy, OSError), own(work) as locked:
+            if not locked:
+                return
+            name = work.name.removesuffix(SUFFIX)[1:].rpartition(".")[0]
+            if (work / "old").exists() and not (folder / name).exists():
+                os.rename(work / "old", folder / name)  # killed between the two steps of replacing it
+            empty(work)
+
+
+def empty(folder: Path) -> None:
+    """Remove all that is in a folder but its lock."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
+    """A folder beside `path` that only this process writes in, and that is gone at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    _clear_once(path.parent.absolute())
+    with ExitStack() as cleanup:
+        work = _take_place(path, cleanup)
+        cleanup.callback(_empty_as_far_as_possible, work)
+        with naming_a_full_disk(path):  # inside: afterwards there is room again
+            yield work
+
+
+@cache
+def _clear_once(folder: Path) -> None:
+    """At a process's first write there: looking through a large folder for each of its files would take long."""
+    clear_leftovers(folder)
+
+
+def _take_place(path: Path, cleanup: ExitStack) -> Path:
+    work = path.with_name(f".{path.name}.{secrets.token_hex(4)}{SUFFIX}")
     try:
-        yield work
+        cleanup.enter_context(own(work))
+    except Busy:  # another process takes it for a leftover at this moment
+        return _take_place(path, cleanup)
+    return work
+
+
+def _empty_as_far_as_possible(folder: Path) -> None:
+    with suppress(OSError):
+        empty(folder)
+
+
+def _settle(path: Path, work: Path) -> None:
+    """Wait until all of it is on the disk, with the permissions that the umask gives: some writers set their own."""
+    mode = stat.S_IMODE((work / LOCK).stat().st_mode)  # asking for the umask would change it for other threads
+    for part in [*path.rglob("*"), path]:
+        if part.is_file() and stat.S_IMODE(part.stat().st_mode) != mode:
+            part.chmod(mode)
+        _sync(part)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and sys.platform == "win32":
+        return  # folders cannot be opened there
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _replace(source: Path, target: Path, old: Path) -> None:
+    """Put one folder in the place of another, in one step where the system can."""
+    if not _exchange(source, target):
+        os.rename(target, old)
+        try:
+            os.rename(source, target)
+        except OSError:
+            os.rename(old, target)
+            raise
+    _sync(target.parent)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    if sys.platform != "linux":
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)  # not in every C library
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return rename is not None and rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0

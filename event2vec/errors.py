@@ -1,8 +1,15 @@
 """What goes wrong for a user. Each message names the file, what was found, what was expected and the remedy."""
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from event2vec.names import printable
+
+ROOM = 1 << 16  # bytes; a disk with less is full
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Event2VecError(Exception):
@@ -38,3 +45,48 @@ class MissingExtra(Event2VecError):
 
 class Event2VecWarning(UserWarning):
     """Something was left out or put in order; the result can be used."""
+
+
+class Busy(FileError):
+    """A folder in which another process is at work."""
+
+
+class DiskFull(FileError):
+    """There was no room for what was to be written."""
+
+    def __init__(self, path: str | Path, problem: str = "") -> None:
+        super().__init__(path, problem or "the disk is full. Free some space and run the same command again")
+
+
+@contextmanager
+def naming_a_full_disk(path: Path) -> Iterator[None]:
+    """Say so where writing `path` fails for want of room: libraries report that in many ways, or say only "failed"."""
+    try:
+        yield
+    except (Busy, DiskFull):
+        raise
+    except Exception as error:
+        if has_no_room(error) or _free_bytes(path.parent) < ROOM:
+            raise DiskFull(path) from error
+        raise
+
+
+def describe(error: OSError) -> str:
+    """What the system refused, without its numbers."""
+    place = error.filename if error.filename is not None else ""
+    if has_no_room(error):
+        return str(DiskFull(place or "writing failed"))
+    return f"{place}: {error.strerror}" if place and error.strerror else str(error)
+
+
+def has_no_room(error: Exception) -> bool:
+    number = error.errno if isinstance(error, OSError) else None
+    return number in NO_ROOM or any(os.strerror(code) in str(error) for code in NO_ROOM)  # some only quote the system
+
+
+def _free_bytes(folder: Path) -> int:
+    try:
+        disk = os.statvfs(folder)
+    except (OSError, AttributeError):  # Windows has no such call
+        return ROOM
+    return disk.f_bavail * disk.f_frsize

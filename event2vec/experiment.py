@@ -7,7 +7,6 @@ processes train together, the first one judges.
 """
 
 import json
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
@@ -32,7 +31,7 @@ from event2vec.names import shorten, shown
 from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe, load_recipe
 from event2vec.repeats import deviation
-from event2vec.runs import METRICS, RECIPE, read_rows, write_facts
+from event2vec.runs import METRICS, is_free, read_rows, write_facts
 from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
 from event2vec.tables import Row, RowResult
@@ -117,7 +116,6 @@ class Setting:
                 recipe.sampling,
                 self.workers,
                 progress,
-                wait=not _is_first_rank(),
                 clusterings=recipe.data.clusterings,
                 engine=row.engine,
                 iterations=row.iterations,
@@ -253,10 +251,8 @@ def _train(
 ) -> None:
     from event2vec.training import resume_run, start_run
 
-    begun = (run / RECIPE).is_file()
+    begun = not is_free(run)
     if _is_first_rank():
-        if not begun:
-            shutil.rmtree(run, ignore_errors=True)  # stopped before it began
         write_facts(_note(run), asked)
     with setting.watcher() as watcher:
         if begun:

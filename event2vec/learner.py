@@ -22,6 +22,7 @@ from event2vec.randomness import seeded
 from event2vec.recipe import Recipe, TrainingConfig
 from event2vec.runs import METRICS, append_row
 from event2vec.store import EventStore
+from event2vec.workers import end_with_parent
 
 LAST = "last.ckpt"
 
@@ -76,6 +77,7 @@ class TrainingData(pl.LightningDataModule):
             batch_sampler=batches,
             collate_fn=collate,
             num_workers=workers,
+            worker_init_fn=end_with_parent,
             persistent_workers=workers > 0,
             pin_memory=torch.cuda.is_available(),
         )

@@ -10,24 +10,31 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass, replace
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import NamedTuple
+from warnings import warn
 
+from event2vec.atomic import clear_leftovers, move, whole_file
 from event2vec.clustering import SEED, Seeding
 from event2vec.clustering import VERSION as CLUSTERING
 from event2vec.compiled_cloud import library
 from event2vec.datasets import SPLITS, Dataset, open_dataset
-from event2vec.errors import Event2VecError, FileError
+from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io import Recording
 from event2vec.kmeans_baselines import ENGINES, OURS
+from event2vec.locks import LOCK, own
 from event2vec.sampling import Sampling
 from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter, name_of_set
+from event2vec.workers import end_with_parent
 
 LARGEST_PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
 PARTS = 64  # small data sets are cut finer, so that all workers have something to do
+SECONDS_BETWEEN_LOOKS = 0.5  # at what another process prepares
+PLAN = "plan"  # in the folder of the parts: what they belong to
 REJECTED = "rejected.csv"
 ANY_SENSOR = Sensor(LARGEST_SIDE, LARGEST_SIDE)  # parts are written before the sensor of the whole is known
 
@@ -68,7 +75,6 @@ def open_for_training(
     sampling: Sampling,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
-    wait: bool = False,
     clusterings: int = 1,
     engine: str = "ours",
     iterations: int = 20,
@@ -77,7 +83,7 @@ def open_for_training(
 
     A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
     epoch: each recording to train on gets `clusterings` sets of them. A store of clusters stays as it is. Work that was
-    done before is found again. With `wait`, another process does it: where several train together, the first prepares.
+    done before is found again, and where several processes train together, one prepares and the others wait for it.
     `engine` and `iterations` are for comparisons (Table 5); ours seeds as the sampling says.
     """
     engine = OURS[sampling.seeding] if engine == "ours" else engine
@@ -96,20 +102,7 @@ def open_for_training(
     else:
         parts = [open_dataset(dataset, data, split) for split in SPLITS]
     folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
-    if wait:
-        _wait_for(folder)
     return _prepare(parts, folder, workers, progress, clusters)
-
-
-def _wait_for(folder: Path, seconds: float = 4 * 3600) -> None:
-    """Until the first process has prepared a store in a cache that both see."""
-    until = time.monotonic() + seconds
-    while not folder.exists():
-        if time.monotonic() > until:
-            raise FileError(
-                folder, "was not prepared by the first process. Prepare the data set first, and name the store"
-            )
-        time.sleep(0.5)
 
 
 @dataclass(frozen=True)
@@ -188,21 +181,44 @@ def _prepare(
     clusters: Clusters | None,
 ) -> Report:
     plan = _plan(datasets, clusters)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-    if folder.exists():
-        return _finished(folder, plan)
     partial_folder = folder.with_name(folder.name + ".partial")
-    _start_or_resume(partial_folder, plan)
     tasks = _tasks(datasets, partial_folder, clusters)
-    _run(tasks, workers, progress or (lambda done, total: None))
-    # Joined where the parts are, so that a kill at any moment leaves nothing outside that folder.
-    joined = partial_folder / "joined"
-    shutil.rmtree(joined, ignore_errors=True)
-    rejected, warnings = _join(datasets, tasks, joined, plan)
-    joined.rename(folder)
-    shutil.rmtree(partial_folder)
-    return Report(EventStore.open(folder), tuple(rejected), tuple(warnings))
+    progress = progress or (lambda done, total: None)
+    if _is_missing(folder) or partial_folder.exists():  # else nothing is written: a store may lie where nobody can
+        with _alone(partial_folder, plan, tasks, progress):
+            if _is_missing(folder):
+                _start_or_resume(partial_folder, plan)
+                _run(tasks, workers, progress)
+                # Joined where the parts are, so that a kill at any moment leaves nothing outside that folder.
+                _join(datasets, tasks, partial_folder / "joined", plan)
+                move(partial_folder / "joined", folder)
+            _remove(partial_folder)
+    return _finished(folder, plan)
+
+
+def _is_missing(folder: Path) -> bool:
+    """Whether the store is still to be made; an empty folder may have been made for it."""
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
+@contextmanager
+def _alone(folder: Path, plan: str, tasks: Sequence["_Task"], progress: Callable[[int, int], None]) -> Iterator[None]:
+    """One process prepares a store. Another that wants the same waits, sees how it goes and takes over if it dies."""
+    with ExitStack() as held:
+        told = False
+        while True:
+            try:
+                held.enter_context(own(folder))
+                break
+            except Busy as busy:
+                if _plan_of(folder) not in (None, plan):
+                    raise
+                if not told:
+                    warn(f"{busy}; what it prepares will be used here", Event2VecWarning, stacklevel=2)
+                told = True
+            progress(*_count_done(tasks))
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        yield
 
 
 def _plan(datasets: Sequence[Dataset], clusters: Clusters | None) -> str:
@@ -229,14 +245,33 @@ def _finished(folder: Path, plan: str) -> Report:
 
 def _start_or_resume(folder: Path, plan: str) -> None:
     """Keep finished parts of the same work; those of another are of no use."""
-    marker = folder / "plan"
-    if folder.exists() and not marker.is_file():
+    clear_leftovers(folder)
+    begun = _plan_of(folder)
+    if begun is None and {path.name for path in folder.iterdir()} != {LOCK}:
         raise FileError(folder, "is in the way: unfinished work would go there. Move it or choose another --out")
-    if marker.is_file() and marker.read_text("utf-8") == plan:
+    if begun == plan:
+        shutil.rmtree(folder / "joined", ignore_errors=True)
         return
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    marker.write_text(plan, "utf-8")
+    _remove(folder)
+    with whole_file(folder / PLAN) as temporary:
+        temporary.write_text(plan, "utf-8")
+
+
+def _plan_of(folder: Path) -> str | None:
+    """What the parts in a folder belong to; None where there are none."""
+    try:
+        return (folder / PLAN).read_text("utf-8")
+    except FileNotFoundError:
+        return None
+
+
+def _remove(folder: Path) -> None:
+    """Remove all parts, and the plan when they are gone: a kill must not leave parts that belong to nothing."""
+    if _plan_of(folder) is not None:
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+        (folder / PLAN).unlink()
 
 
 @dataclass(frozen=True)
@@ -276,10 +311,14 @@ def _tasks(datasets: Sequence[Dataset], folder: Path, clusters: Clusters | None)
     ]
 
 
+def _count_done(tasks: Sequence[_Task]) -> tuple[int, int]:
+    """How many of how many recordings lie in finished parts."""
+    return sum(len(task) for task in tasks if task.folder.exists()), sum(map(len, tasks))
+
+
 def _run(tasks: list[_Task], workers: int, progress: Callable[[int, int], None]) -> None:
     todo = [task for task in tasks if not task.folder.exists()]
-    total = sum(map(len, tasks))
-    done = total - sum(map(len, todo))
+    done, total = _count_done(tasks)
     progress(done, total)
     for task in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(_work, todo):
         done += len(task)
@@ -309,6 +348,7 @@ def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[_Task]:
 def _start_worker() -> None:
     import torch
 
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pool
     torch.set_num_threads(1)
 
@@ -340,8 +380,8 @@ def _work(task: _Task) -> _Task:
     return task
 
 
-def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, plan: str) -> list[list[Note]]:
-    """Put the parts together for the one sensor that they share; gives what was rejected and what was remarked."""
+def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, plan: str) -> None:
+    """Put the parts together for the one sensor that they share, with a list of what was rejected."""
     # One part open at a time: each holds four files.
     facts = [EventStore.open(task.folder).facts for task in tasks]
     rejected, warnings = (
@@ -365,7 +405,6 @@ def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, pla
         )
         with (writer.work / REJECTED).open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
             csv.writer(file).writerows([("source", "split", "reason"), *map(astuple, rejected)])
-    return [rejected, warnings]
 
 
 def _copy_part(part: EventStore, sizes: Sequence[_Size], writer: StoreWriter) -> list[Note]:

@@ -4,24 +4,50 @@ import csv
 import json
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from event2vec import __version__
-from event2vec.atomic import whole_file
+from event2vec.atomic import SUFFIX, clear_leftovers, whole_file
 from event2vec.devices import Compute
 from event2vec.documents import LARGEST_JSON, read_json, read_text
 from event2vec.errors import Event2VecError, FileError
+from event2vec.locks import LOCK, own
 from event2vec.names import shorten
 from event2vec.prepare import open_for_training, prepare_digits
-from event2vec.recipe import DataConfig, load_recipe
+from event2vec.recipe import DataConfig, Recipe, load_recipe
 from event2vec.sampling import Sampling
 from event2vec.store import EventStore
 
-RECIPE, FACTS, METRICS = "recipe.yaml", "run.json", "metrics.csv"
+RECIPE, FACTS, METRICS, CHECKPOINTS = "recipe.yaml", "run.json", "metrics.csv", "checkpoints"
+
+
+@contextmanager
+def own_run(run: Path) -> Iterator[None]:
+    """Be the only process that trains in a run's folder, rid of what one that was killed left half written."""
+    with own(run):
+        for folder in (run, run / CHECKPOINTS):
+            clear_leftovers(folder)
+        yield
+
+
+def is_free(run: Path) -> bool:
+    """Whether a run can begin in this folder: it has nothing, or what is left of a start that was killed."""
+    if not run.exists():
+        return True
+    left = {FACTS, LOCK}
+    return run.is_dir() and all(path.name in left or path.name.endswith(SUFFIX) for path in run.iterdir())
+
+
+def begin_run(run: Path, recipe: Recipe, facts: Mapping[str, Any]) -> None:
+    """Write what a run is known by. The recipe comes last: a folder without it has not begun."""
+    with whole_file(run / RECIPE) as last, whole_file(run / FACTS) as first:
+        first.write_text(json.dumps({**facts, **environment()}, indent=2) + "\n", "utf-8")
+        last.write_text(recipe.to_yaml(), "utf-8")
 
 
 def read_run(run: Path) -> dict[str, Any]:

@@ -370,7 +370,7 @@ class _Column:
         while not self._holds(values):
             self._widen()
         if self.file:
-            values.astype(self.kind).tofile(self.file)
+            self.file.write(values.astype(self.kind).data)  # not `tofile`, which does not say why it fails
         self.count += len(values)
 
     def _holds(self, values: NDArray[Any]) -> bool:
@@ -388,7 +388,7 @@ class _Column:
             for start in range(0, self.count, 1 << 20):
                 length = min(1 << 20, self.count - start)
                 values = np.ones(length) if old == "ones" else self._stored(old, start, length)
-                values.astype(self.kind).tofile(file)
+                file.write(values.astype(self.kind).data)
         self.__exit__()
         wider.replace(self.path)
         self.file = self.path.open("ab")

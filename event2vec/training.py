@@ -4,13 +4,13 @@ A run is a folder: recipe.yaml, run.json (data, task, versions), model/ (as `sav
 best/ (the same, of the epoch that tested best), metrics.csv, tensorboard/ and checkpoints/last.ckpt.
 """
 
-import json
 import logging
 import os
+import shlex
 import signal
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +28,7 @@ from event2vec.model import Classifier, MaskedEventModel, build_masked_model, bu
 from event2vec.names import shorten
 from event2vec.objectives import Classification, MaskedReconstruction, Objective
 from event2vec.recipe import Recipe, load_recipe
-from event2vec.runs import FACTS, RECIPE, environment, read_run
+from event2vec.runs import CHECKPOINTS, RECIPE, begin_run, is_free, own_run, read_run
 from event2vec.store import EventStore
 
 Task = Literal["train", "pretrain"]
@@ -50,9 +50,23 @@ def start_run(
 
     `source` is what the store was made of, if it holds clusters of it; the run keeps the name.
     """
-    if is_first_rank() and run.exists() and any(run.iterdir()):
-        raise FileError(run, "exists already. Choose another --out, or go on with it: event2vec train --resume")
     check_text_path(run)
+    with _alone(run):
+        _start(recipe, store, run, task, init, watcher, source)
+
+
+def _start(
+    recipe: Recipe,
+    store: EventStore,
+    run: Path,
+    task: Task,
+    init: Path | None,
+    watcher: Watcher | None,
+    source: Path | None,
+) -> None:
+    if is_first_rank() and not is_free(run):
+        go_on = f"event2vec {task} --resume {shlex.quote(str(run))}"
+        raise FileError(run, f"exists already. Go on with it: {go_on}, or choose another --out")
     recipe = replace(
         recipe,
         data=replace(recipe.data, clusterings=len(store.sets("train"))),  # what it holds, not what was asked for
@@ -64,11 +78,9 @@ def start_run(
         watcher.took_over(taken)
     trainer = _trainer(recipe, store, run, objective, watcher)  # before anything is written: its settings may be wrong
     if is_first_rank():
-        run.mkdir(parents=True, exist_ok=True)
-        (run / RECIPE).write_text(recipe.to_yaml(), "utf-8")
         facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init.resolve()) if init else None}
         facts["source"] = str(source.resolve()) if source else None
-        (run / FACTS).write_text(json.dumps(facts | environment(), indent=2) + "\n", "utf-8")
+        begin_run(run, recipe, facts)
     _fit(trainer, recipe, store, objective, None)
 
 
@@ -80,6 +92,15 @@ def resume_run(
     `data` says where the store is now, if it was moved; `settings` may change where the training runs.
     """
     facts = read_run(run)
+    if is_free(run):
+        raise FileError(run, "was stopped before its training began. Start it with the same command again")
+    with _alone(run):
+        _resume(run, facts, watcher, settings, data)
+
+
+def _resume(
+    run: Path, facts: dict[str, Any], watcher: Watcher | None, settings: dict[str, Any] | None, data: Path | None
+) -> None:
     recipe = load_recipe(run / RECIPE).with_settings(settings or {})
     store = EventStore.open(data or facts["data"])
     if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
@@ -91,7 +112,7 @@ def resume_run(
             f"{recipe.data.clusterings}",
         )
     objective = build_objective(recipe, store, facts["task"])
-    last = run / "checkpoints" / LAST
+    last = run / CHECKPOINTS / LAST
     if not last.exists() and facts["init"]:
         take_over(objective.model, Path(facts["init"]))
     trainer = _trainer(recipe, store, run, objective, watcher)
@@ -133,6 +154,11 @@ def is_first_rank() -> bool:
     from lightning.fabric.utilities.rank_zero import rank_zero_only
 
     return int(getattr(rank_zero_only, "rank", None) or 0) == 0
+
+
+def _alone(run: Path) -> AbstractContextManager[None]:
+    """Of processes that train together, the first keeps the run for all of them."""
+    return own_run(run) if is_first_rank() else nullcontext()
 
 
 def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Objective, last: Path | None) -> None:
@@ -228,7 +254,7 @@ def _trainer(recipe: Recipe, store: EventStore, run: Path, objective: Objective,
                 gradient_clip_val=recipe.training.clip or None,
                 limit_val_batches=None if "test" in store.splits else 0,
                 logger=TensorBoardLogger(run, name="", version="tensorboard"),
-                callbacks=[Means(), Diary(run, watcher), Checkpoints(run / "checkpoints", objective, recipe.training)],
+                callbacks=[Means(), Diary(run, watcher), Checkpoints(run / CHECKPOINTS, objective, recipe.training)],
                 plugins=[WholeCheckpoints()],
                 default_root_dir=run,
                 enable_checkpointing=False,

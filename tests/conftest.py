@@ -1,6 +1,9 @@
 """Fixtures that several test files share."""
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,29 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the shared recordings are not beside the project")
     return SHARED
+
+
+@dataclass(frozen=True)
+class SmallDisk:
+    """A disk of its own, of which little is free."""
+
+    folder: Path
+
+    def grow(self) -> None:
+        subprocess.run(["mount", "-o", "remount,size=64m", self.folder], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
+    if sys.platform != "linux" or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("a disk of its own cannot be mounted here: that is for root on Linux")
+    try:
+        yield SmallDisk(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 def make_recording(count: int, seed: int = 0, sensor: Sensor = SMALL, duration: int = 300_000) -> Events:

@@ -13,7 +13,8 @@ ROOT = PACKAGE.parent
 
 # Imports point up this list, never down; neighbours on one line may import each other.
 LAYERS = [
-    {"errors", "names", "events", "atomic", "documents", "settings", "machine", "devices", "randomness", "stages"},
+    {"errors", "names", "events", "atomic", "locks", "workers", "documents", "settings"}
+    | {"machine", "devices", "randomness", "stages"},
     {"io", "sampling", "clouds", "compiled_cloud", "clustering", "kmeans_baselines", "augment", "masking"},
     {"store", "datasets", "embedding", "attention"},
     {"prepare", "backbone", "heads", "model", "checkpoint"},

@@ -229,7 +229,7 @@ def test_training_data_is_found_again_and_clustered_once(tmp_path, make_events, 
     assert (clustered.splits, clustered.classes) == (raw.splits, raw.classes)
     assert clustered.labels.tolist() == raw.labels.tolist()
     assert all(len(events) <= 16 and events.rho.sum() == 60 for events, _ in (clustered[index] for index in range(6)))
-    again = open_for_training(raw.folder, "folder", clusters, wait=True).store
+    again = open_for_training(raw.folder, "folder", clusters).store
     assert again.folder == clustered.folder
     assert open_for_training(clustered.folder, "folder", clusters).store.folder == clustered.folder
     with pytest.raises(Event2VecError, match="--data is missing"):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from event2vec.devices import CPU, Compute
+from event2vec.workers import end_with_parent
 
 Batch = TypeVar("Batch")
 WORTH_DOUBLING = 1.05  # times the recordings a second that a batch twice as large must give
@@ -43,7 +44,7 @@ def best_seconds(sides: Mapping[str, Callable[[], Any]], rounds: int, compute: C
 
 def peak_bytes(work: Callable[..., Any], warm_up: tuple[Any, ...], *arguments: Any) -> int:
     """Memory that a call adds at its highest, over a first call with small arguments that loads the code."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent) as pool:
         return pool.submit(_grow, work, warm_up, arguments).result()
 
 

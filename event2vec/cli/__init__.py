@@ -37,7 +37,7 @@ VERBS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. 0: done; 1: a fault of ours; 2: a wrong call or bad input; 130: stopped with Ctrl-C."""
     from event2vec.cli.printing import say
-    from event2vec.errors import Event2VecError
+    from event2vec.errors import Event2VecError, describe
     from event2vec.machine import tune_cpu
 
     warnings.showwarning = _show_warning
@@ -54,8 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:  # a folder that cannot be written, a full disk
-        say(f"event2vec: {error}")
+    except OSError as error:  # a folder that cannot be written
+        say(f"event2vec: {describe(error)}")
         return 2
     except KeyboardInterrupt:
         say("event2vec: stopped")

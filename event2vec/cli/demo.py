@@ -38,7 +38,7 @@ def run(options: Namespace) -> int:
         recipe = recipe.with_settings({"training.epochs": options.epochs})
     folder = start(recipe, str(store.folder), str(free_name(Path(options.out))), "train", workers=options.workers)
     if not is_first_rank():  # of several GPUs, one says what was learnt
-        return
+        return 0
     page = folder / "report.html"
     report = write_report(folder, page, workers=options.workers, stage=progress_bar)
     print_evaluation(report.evaluation)

@@ -1,5 +1,6 @@
 """How `train` and `pretrain` read recipes, open data and go on with runs: both do the same with another objective."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,7 +95,7 @@ def start(
     """Prepare the data if need be, train, and say where the run is."""
     from event2vec.training import is_first_rank, start_run
 
-    report = _open_data(recipe, data, workers, wait=not is_first_rank())
+    report = _open_data(recipe, data, workers)
     run = Path(out) if out else free_name(_run_name(recipe, data))
     if is_first_rank():
         _introduce(recipe, report, run)
@@ -147,13 +148,11 @@ def _resume(options: Namespace) -> None:
     _finish(run)
 
 
-def _open_data(recipe: "Recipe", data: str | None, workers: int, wait: bool) -> "Report":
+def _open_data(recipe: "Recipe", data: str | None, workers: int) -> "Report":
     from event2vec.prepare import open_for_training
 
     with progress_bar(f"preparing {recipe.data.dataset}") as progress:
-        return open_for_training(
-            data, recipe.data.dataset, recipe.sampling, workers, progress, wait, recipe.data.clusterings
-        )
+        return open_for_training(data, recipe.data.dataset, recipe.sampling, workers, progress, recipe.data.clusterings)
 
 
 def _run_name(recipe: "Recipe", data: str | None) -> Path:
@@ -162,9 +161,11 @@ def _run_name(recipe: "Recipe", data: str | None) -> Path:
 
 
 def free_name(path: Path) -> Path:
+    from event2vec.runs import is_free
+
     number = 1
     free = path
-    while free.exists():
+    while not is_free(free):
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free
@@ -175,7 +176,7 @@ def _stoppable(run: Path, task: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        say(f"event2vec: go on with: event2vec {task} --resume {run}")
+        say(f"event2vec: go on with: event2vec {task} --resume {shlex.quote(str(run))}")
         raise
 
 

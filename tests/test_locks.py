@@ -1,0 +1,83 @@
+"""Locks: one process at a time in a folder, others hear who it is, and a killed one holds nothing."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from event2vec.errors import Busy
+from event2vec.locks import LOCK, own
+
+HOLD = """
+import sys
+from pathlib import Path
+from event2vec.locks import own
+with own(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+COUNT = """
+import sys, time
+from pathlib import Path
+from event2vec.errors import Busy
+from event2vec.locks import own
+folder, counter = Path(sys.argv[1]), Path(sys.argv[2])
+for _ in range(100):
+    while True:
+        try:
+            with own(folder):
+                value = int(counter.read_text())
+                time.sleep(0)
+                counter.write_text(str(value + 1))
+                break
+        except Busy:
+            pass
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the folder."""
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "folder")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_process_hears_who_is_at_work_and_since_when(holder, tmp_path):
+    with pytest.raises(Busy) as refusal, own(tmp_path / "folder"):
+        pass
+    expected = (
+        rf"process {holder.pid} on {re.escape(socket.gethostname())}, since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d, is at"
+    )
+    assert re.search(expected, str(refusal.value))
+
+
+def test_a_lock_ends_with_its_owner_however_that_ends(holder, tmp_path):
+    holder.kill()
+    holder.wait()
+    assert (tmp_path / "folder" / LOCK).exists(), "nobody was there to remove it"
+    with own(tmp_path / "folder"):
+        assert f"process {os.getpid()} on" in (tmp_path / "folder" / LOCK).read_text()
+    assert not (tmp_path / "folder").exists()
+
+
+def test_what_is_in_the_folder_stays_and_the_lock_goes(tmp_path):
+    with own(tmp_path / "folder"):
+        (tmp_path / "folder" / "work").touch()
+        with pytest.raises(Busy, match=f"process {os.getpid()}"), own(tmp_path / "folder"):
+            pass
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["work"]
+
+
+def test_processes_that_take_turns_never_meet(tmp_path):
+    """The folder and its lock come and go all the time here, which is when two could hold different files."""
+    (tmp_path / "counter").write_text("0")
+    command = [sys.executable, "-c", COUNT, str(tmp_path / "folder"), str(tmp_path / "counter")]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert (tmp_path / "counter").read_text() == "300"

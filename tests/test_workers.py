@@ -1,0 +1,48 @@
+"""Workers: they end with the process that they work for, also when that is killed."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+PARENT = """
+import multiprocessing, sys, time
+from event2vec.workers import end_with_parent
+def work():
+    end_with_parent()
+    print(multiprocessing.current_process().pid, flush=True)
+    time.sleep(600)
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    workers = [context.Process(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    time.sleep(600)
+"""
+
+
+def is_alive(pid):
+    """Whether a process runs; one that has ended may wait for somebody to ask how."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes through /proc")
+@pytest.mark.parametrize(("method", "platform"), [("spawn", "linux"), ("fork", "linux"), ("spawn", "another")])
+def test_workers_end_with_a_killed_parent(tmp_path, method, platform):
+    script = tmp_path / "parent.py"
+    script.write_text(PARENT if platform == "linux" else f"import sys; sys.platform = {platform!r}\n{PARENT}")
+    with subprocess.Popen([sys.executable, script, method], stdout=subprocess.PIPE, text=True) as parent:
+        workers = [int(parent.stdout.readline()) for _ in range(2)]
+        assert all(map(is_alive, workers))
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 10
+        while any(map(is_alive, workers)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not any(map(is_alive, workers))
