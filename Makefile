@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test lint format clean
+.PHONY: demo test kill lint format clean
 
 demo: $(READY)
 	$(BIN)/event2vec demo
 
 test: $(READY)
 	$(BIN)/pytest -n auto
+
+# 200 times kill -9, in about half an hour: the same command must then end with the same bytes.
+kill: $(READY)
+	$(BIN)/python tests/kill.py
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import assert_same
+from conftest import assert_same, make_recording
 
 import event2vec.prepare as module
-from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_events, open_dataset
+from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_events, open_dataset, write_events
+from event2vec.atomic import SUFFIX
+from event2vec.errors import Event2VecWarning
 from event2vec.prepare import cache_folder, open_for_training, prepare
 
 
@@ -191,6 +193,101 @@ def test_a_process_killed_in_the_middle_is_taken_up(tmp_path, root):
     subprocess.run([*command, "--out", str(tmp_path / "store")], check=True, stderr=subprocess.DEVNULL)
     assert len(EventStore.open(tmp_path / "store")) == 400
     assert not partial.exists()
+
+
+@pytest.mark.parametrize("left", [[], [".lock"], [".lock", f".plan.0123abcd{SUFFIX}/.lock"]])
+def test_a_kill_before_the_plan_was_written_is_not_in_the_way(root, tmp_path, left):
+    (tmp_path / "store.partial").mkdir()
+    for name in left:
+        (tmp_path / "store.partial" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "store.partial" / name).touch()
+    assert len(prepare(both(root), tmp_path / "store").store) == 16
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "store"]
+
+
+def test_a_folder_of_somebody_else_is_in_the_way_and_stays(root, tmp_path):
+    (tmp_path / "store.partial" / "thesis").mkdir(parents=True)
+    with pytest.raises(Event2VecError, match="is in the way"):
+        prepare(both(root), tmp_path / "store")
+    assert [path.name for path in (tmp_path / "store.partial").iterdir()] == ["thesis"]
+
+
+def test_a_kill_while_the_parts_were_removed_leaves_nothing_in_the_end(root, tmp_path):
+    def stop(done, total):
+        if done == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(both(root), tmp_path / "store", progress=stop)
+    (tmp_path / "store.partial").rename(tmp_path / "parts")
+    prepare(both(root), tmp_path / "store")
+    (tmp_path / "parts").rename(tmp_path / "store.partial")
+    assert len(prepare(both(root), tmp_path / "store").store) == 16
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "store"]
+
+
+@pytest.fixture
+def other_process(tmp_path, root):
+    """Another process that prepares the same, and has begun."""
+    for number in range(8, 300):
+        os.link(root / "left" / "0.npz", root / "left" / f"{number}.npz")
+    command = [sys.executable, "-m", "event2vec", "prepare", "folder", "--root", root, "--out", tmp_path / "store"]
+    with subprocess.Popen(list(map(str, [*command, "--workers", "1"])), stderr=subprocess.DEVNULL) as process:
+        while not any(tmp_path.glob("store.partial/train-*")):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGSTOP)
+        yield process
+        process.kill()
+
+
+def test_a_store_that_another_process_prepares_is_waited_for(other_process, root, tmp_path):
+    told = []
+
+    def let_it_end(done, total):
+        told.append((done, total))
+        other_process.send_signal(signal.SIGCONT)
+
+    with pytest.warns(Event2VecWarning, match=f"process {other_process.pid} on .*, since .* is at work on it"):
+        store = prepare(both(root), tmp_path / "store", progress=let_it_end).store
+    assert other_process.wait() == 0, "its work was not taken from it"
+    assert len(store) == 308
+    assert 0 < told[0][0] < told[0][1] == 308, "what the other has done is shown"
+
+
+def test_what_another_process_prepares_is_taken_over_when_it_is_killed(other_process, root, tmp_path, monkeypatch):
+    read, work = [], module._work
+    monkeypatch.setattr(module, "_work", lambda task: read.append(task.folder.name) or work(task))
+
+    def kill_it(done, total):
+        other_process.kill()
+        other_process.wait()
+
+    with pytest.warns(Event2VecWarning, match="is at work on it"):
+        store = prepare(both(root), tmp_path / "store", progress=kill_it).store
+    assert len(store) == 308
+    assert "train-00000000" not in read, "the part that it had finished is not read again"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "store"]
+
+
+def test_a_store_of_other_data_that_another_process_prepares_is_refused(other_process, root, tmp_path):
+    with pytest.raises(Event2VecError, match=f"process {other_process.pid} on .* is at work on it. Wait until"):
+        prepare(both(root)[:1], tmp_path / "store")
+    assert other_process.poll() is None
+
+
+def test_a_full_disk_is_named_and_the_same_command_goes_on(root, small_disk, capfd):
+    for number in range(8, 20):
+        write_events(root / "left" / f"{number}.npz", make_recording(10_000, seed=number))
+    arguments = ["prepare", "folder", "--root", root, "--out", small_disk.folder / "store", "--workers", "2"]
+    command = [sys.executable, "-m", "event2vec", *map(str, arguments)]
+    assert subprocess.run(command, check=False).returncode == 2
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"event2vec: {small_disk.folder}/store")
+    assert said.endswith(": the disk is full. Free some space and run the same command again")
+    assert not list(small_disk.folder.rglob(f".*{SUFFIX}"))
+    small_disk.grow()
+    subprocess.run(command, check=True)
+    assert len(EventStore.open(small_disk.folder / "store")) == 28
 
 
 def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):

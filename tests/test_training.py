@@ -1,5 +1,6 @@
 """Training: every draw and every batch decided, kills that change nothing, processes that share the work."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import torch
 from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, EventStore, ModelConfig, Recipe, Sampling, load_model
+from event2vec.atomic import SUFFIX
 from event2vec.augment import AugmentConfig
 from event2vec.checkpoint import load_any_model
 from event2vec.learner import Learner, learning_rate_factor, split_by_decay
@@ -587,3 +589,53 @@ def test_a_folder_that_is_no_run_is_said(tmp_path):
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(Event2VecError, match=f"run.json: .*{message}"):
             resume_run(Path(tmp_path))
+
+
+@pytest.mark.parametrize("left", [[], [".lock"], [".lock", "run.json"], [".lock", f".recipe.yaml.0a1b2c3d{SUFFIX}/x"]])
+def test_a_run_that_was_killed_before_it_began_begins_again(store, whole, tmp_path, left):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in left:
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text("{}")
+    with pytest.raises(Event2VecError, match=r"is no run|is damaged"):
+        resume_run(run)
+    start_run(RECIPE, store, run, "train")
+    assert (run / "model/model.safetensors").read_bytes() == (whole / "model/model.safetensors").read_bytes()
+    assert not list(run.rglob(".*"))
+
+
+def test_a_run_that_never_began_is_said_to_be_started_again(whole, tmp_path):
+    shutil.copy(whole / "run.json", tmp_path)
+    with pytest.raises(Event2VecError, match=r"was stopped before its training began. Start it with the same command"):
+        resume_run(tmp_path)
+
+
+def test_a_folder_with_anything_else_is_no_place_for_a_run(store, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "recipe.yaml").write_text("mine")
+    with pytest.raises(Event2VecError, match=rf"event2vec train --resume {tmp_path / 'run'}, or choose another --out"):
+        start_run(RECIPE, store, tmp_path / "run", "train")
+    assert (tmp_path / "run" / "recipe.yaml").read_text() == "mine"
+
+
+def test_one_process_trains_in_a_run_at_a_time(store, whole):
+    class Second(Watch):
+        def step(self, at, loss):
+            for enter in (lambda: resume_run(run), lambda: start_run(RECIPE, store, run, "train")):
+                with pytest.raises(Event2VecError, match=rf"process {os.getpid()} on .*, since .*, is at work on it"):
+                    enter()
+
+    run = whole.with_name("shared")
+    recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=1))
+    start_run(recipe, store, run, "train", watcher=Second())
+    assert not (run / ".lock").exists()
+
+
+def test_what_a_kill_left_half_written_is_cleared_though_nothing_is_left_to_train(whole, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    for name in (f".model.0a1b2c3d{SUFFIX}/model", f"checkpoints/.last.ckpt.0a1b2c3d{SUFFIX}/last.ckpt"):
+        (run / name).mkdir(parents=True)
+    resume_run(run)
+    assert not list(run.rglob(f".*{SUFFIX}"))
