@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
 
-.PHONY: demo test kill lint format clean
+.PHONY: demo test kill fuzz lint format clean
 
 demo: $(READY)
 	$(BIN)/event2vec demo
@@ -14,6 +14,12 @@ test: $(READY)
 # 200 times kill -9, in about half an hour: the same command must then end with the same bytes.
 kill: $(READY)
 	$(BIN)/python tests/kill.py
+
+# Damaged files for every reader, for MINUTES on JOBS cores; exit code 1 where one escapes. Not part of `make test`.
+MINUTES ?= 5
+JOBS ?= 2
+fuzz: $(READY)
+	$(BIN)/python -m fuzz --minutes $(MINUTES) --jobs $(JOBS)
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
