@@ -12,6 +12,7 @@ from typing import Any
 from fuzz.damage import NUMBERS, Change, damage_bytes, damage_json, damage_text, damage_tree, damage_yaml
 
 BOMB = 24 << 20  # zeros that a few kilobytes are made to hold
+LZ4 = b"\x04\x22\x4d\x18"
 TYPES = (
     *("|b1", "|i1", "|u1", "<i2", ">i2", "<u2", "<i4", "<u4", "<i8", ">i8", "<u8", "<f2", "<f4", "<f8", ">f8", "<f16"),
     *(
@@ -155,25 +156,27 @@ def damage_mat(random: Random, data: bytes, other: bytes) -> bytes:
 
 
 def damage_aedat4(random: Random, data: bytes, other: bytes) -> bytes:
-    """Packets of stream, length and FlatBuffer, which is deflated with LZ4; packed again without deflating."""
-    start = 14 + 4 + int.from_bytes(data[14:18], "little")
+    """Packets of stream, length and FlatBuffer, packed with LZ4; then a table, whose place stands in the header."""
+    start = 18 + int.from_bytes(data[14:18], "little")
     packets, place = [], start
-    while place + 8 <= len(data):
+    while place + 8 <= len(data) and data[place : place + 4] != LZ4:
         length = int.from_bytes(data[place + 4 : place + 8], "little")
         packets.append((data[place : place + 4], data[place + 8 : place + 8 + length]))
         place += 8 + length
-    chosen = random.randrange(len(packets) + 1)
+    header, chosen = data[18:start], random.randrange(len(packets) + 1)
     if chosen == len(packets):
-        header = damage_bytes(random, data[18:start], other)
-        return data[:14] + struct.pack("<I", len(header)) + header + data[start:]
-    stream, content = packets[chosen]
-    packets[chosen] = stream, _lz4_frame(damage_bytes(random, _lz4_content(content), other))
-    return data[:start] + b"".join(stream + struct.pack("<I", len(content)) + content for stream, content in packets)
+        header = damage_bytes(random, header, other)
+    else:
+        stream, content = packets[chosen]
+        packets[chosen] = stream, _lz4_frame(damage_bytes(random, _lz4_content(content), other))
+    body = b"".join(stream + struct.pack("<I", len(content)) + content for stream, content in packets)
+    header = header.replace(struct.pack("<q", place), struct.pack("<q", 18 + len(header) + len(body)))
+    return data[:14] + struct.pack("<I", len(header)) + header + body + data[place:]
 
 
 def _lz4_frame(content: bytes) -> bytes:
     """One block as it is, in a frame without checksums but that of its head."""
-    return b"\x04\x22\x4d\x18\x60\x70\x73" + struct.pack("<I", len(content) | 1 << 31) + content + bytes(4)
+    return LZ4 + b"\x60\x70\x73" + struct.pack("<I", len(content) | 1 << 31) + content + bytes(4)
 
 
 def _lz4_content(frame: bytes) -> bytes:

@@ -138,7 +138,7 @@ def read_settings(path: Path, random: Random) -> Iterable[str]:
 
 def _arguments(path: Path) -> list[str]:
     """Lines as a shell would pass them on: of any bytes but 0."""
-    return path.read_text("utf-8", "surrogateescape").replace("\0", "").split("\n")
+    return path.read_text("utf-8", "surrogateescape").replace("\0", "").split("\n") if path.is_file() else []
 
 
 def read_options(path: Path, random: Random) -> Iterable[str]:

@@ -88,7 +88,8 @@ class Watcher:
 
     def run(self, jobs: Sequence[Job], side_by_side: int) -> None:
         waiting, running = deque(jobs), list[Running]()
-        turn = min(SLICE, max(0.5, (self.deadline - time.monotonic()) * side_by_side / max(1, len(jobs))))
+        share = (self.deadline - time.monotonic()) * side_by_side / len(jobs)
+        turn = min(SLICE, max(0.5, share / 3))  # in three rounds, so that one that is late takes little from the others
         with _scratch_folder() as scratch:
             _in_child(lambda: _make_seeds(jobs, scratch), scratch / FAULT)
             try:
@@ -199,7 +200,7 @@ def _outcome(folder: Path, status: int, hung: bool) -> Outcome | None:
     code = os.waitstatus_to_exitcode(status)
     if code == 0:
         return None
-    fault = (folder / FAULT).read_text() if (folder / FAULT).is_file() else ""
+    fault = (folder / FAULT).read_text().partition("\nExtension modules")[0] if (folder / FAULT).is_file() else ""
     frames = re.findall(r'File "(.*)", line (\d+) in (.*)', fault)  # the last call first
     ours = [frame for frame in frames if is_ours(frame[0])]
     place = shorten(*(ours or frames)[0]) if frames else ""
