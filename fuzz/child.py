@@ -141,7 +141,7 @@ def _limit(work: Work) -> None:
     os.chdir(work.scratch)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for kind, most in (
-        (resource.RLIMIT_AS, mapped + 3 * work.limits.megabytes << 20),
+        (resource.RLIMIT_AS, mapped + (3 * work.limits.megabytes << 20)),
         (resource.RLIMIT_FSIZE, LARGEST_FILE),
         (resource.RLIMIT_CORE, 0),
     ):

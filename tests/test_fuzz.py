@@ -45,6 +45,8 @@ def read(path, random):
     if number == 9:
         bytes(150 << 20)
         bytearray(b"x") * (150 << 20)
+    if number == 10:
+        bytearray(1 << 30)
     if number == 11:
         raise Event2VecError("x" * 501)
     if number in (13, 15):
@@ -74,9 +76,9 @@ def test_every_kind_of_escape_is_caught_and_the_others_are_counted(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     facts, totals = json.loads(done.stdout)
-    kinds = {"3": "KeyError", "5": "SIGSEGV", "7": "hang", "8": "hang", "9": "memory", "11": "message"}
-    assert facts == kinds | {"13": "message", "14": "SystemExit", "15": "message"}
-    assert (totals["INPUTS"], totals["READ"], totals["REFUSED"]) == (40, 18, 13)
+    kinds = {"3": "KeyError", "5": "SIGSEGV", "7": "hang", "8": "hang", "9": "memory", "10": "MemoryError"}
+    assert facts == kinds | {"11": "message", "13": "message", "14": "SystemExit", "15": "message"}
+    assert (totals["INPUTS"], totals["READ"], totals["REFUSED"]) == (40, 17, 13)
     kept = sorted(path.name for path in (tmp_path / "escapes").iterdir())
     assert "planted-13-message" in kept
     assert "planted-15-message" not in kept, "the same place in the code is kept once"
