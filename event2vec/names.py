@@ -22,6 +22,11 @@ def shorten(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
+def excerpt(text: object, longest: int = 60) -> str:
+    """What a file or a library says, as it may stand in a message: one short and harmless line."""
+    return printable(shorten(" ".join(str(text)[: 10 * longest].split()), longest))
+
+
 def shown(value: Any) -> str:
     """A value from outside as a message shows it, however long or deep it is."""
     return printable(shorten(_BRIEF.repr(value)))

@@ -9,7 +9,8 @@ from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events, Sensor
 from event2vec.io import aedat, arrays, atis, es, hdf5, native, prophesee, text
-from event2vec.io.recording import Decoded, Recording, check, printable
+from event2vec.io.recording import Decoded, Recording, check
+from event2vec.names import excerpt
 
 __all__ = ["Recording", "read_events", "read_recording", "write_events"]
 
@@ -94,7 +95,7 @@ def read_recording(
         else:
             decoded = FIXED[format](path)
     except OSError as error:
-        raise FileError(path, f"cannot be read: {printable(error.strerror or error)}") from None
+        raise FileError(path, f"cannot be read: {excerpt(error.strerror or error)}") from None
     return check(path, format, decoded, sensor)
 
 
@@ -135,7 +136,7 @@ def detect_format(path: Path) -> str:
 def _prophesee_encoding(path: Path) -> str:
     encoding = prophesee.read_header(path).encoding
     if path.suffix.lower() == ".raw" and encoding not in FIXED:
-        raise FileError(path, f"is Prophesee RAW with encoding '{printable(encoding)}', expected EVT2, EVT2.1 or EVT3")
+        raise FileError(path, f"is Prophesee RAW with encoding '{excerpt(encoding)}', expected EVT2, EVT2.1 or EVT3")
     return encoding if encoding in ("evt2", "evt21", "evt3", "dat") else ""
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.events import Sensor
 from event2vec.io.headers import is_text
-from event2vec.io.recording import Decoded, cut_short, printable
+from event2vec.io.recording import Decoded, cut_short
+from event2vec.names import excerpt
 
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], NDArray[np.bool_]]  # x, y, t, p
 
@@ -80,7 +81,7 @@ def _aedat2_sensor(path: Path, chip: str, address: NDArray[np.uint32]) -> Sensor
     # Some data sets (CIFAR10-DVS) do not name the chip: 16 bits are enough for a DVS128, and a DAVIS uses all 32.
     if not chip and bool((address < 1 << 16).all()):
         return DVS128
-    found = f"a camera called '{printable(chip)}'" if chip else "a camera that it does not name"
+    found = f"a camera called '{excerpt(chip)}'" if chip else "a camera that it does not name"
     raise FileError(path, f"is AEDAT 2.0 of {found}, expected one of {', '.join(CHIPS)}")
 
 
@@ -135,7 +136,7 @@ def _aedat31_header(path: Path, data: NDArray[np.uint8]) -> tuple[int, Sensor | 
     coding = re.search(r"^#Format:\s*(\S+)", text, re.MULTILINE)
     if coding and coding[1] != "RAW":
         raise FileError(
-            path, f"is AEDAT 3 in the format {printable(coding[1])}, expected RAW. Export it without compression"
+            path, f"is AEDAT 3 in the format {excerpt(coding[1])}, expected RAW. Export it without compression"
         )
     return end.end(), _named_sensor(text)
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.events import Events, Sensor
 from event2vec.io.matlab import read_matlab
-from event2vec.io.recording import Decoded, check_content, printable
+from event2vec.io.recording import Decoded, check_content
 from event2vec.io.units import to_microseconds
+from event2vec.names import excerpt
 
 NAMES = {
     "x": ("x", "xs", "x_pos", "col"),
@@ -42,7 +43,7 @@ def find_columns(path: Path, names: list[str]) -> dict[str, str]:
     }
     missing = [f"{column} ({'/'.join(NAMES[column][:4])})" for column, name in found.items() if not name]
     if missing:
-        present = printable(", ".join(names[:12]) or "none", 200)
+        present = excerpt(", ".join(names[:12]) or "none", 200)
         raise FileError(path, f"has no column for {', '.join(missing)}; it has {present}")
     return found
 
@@ -59,7 +60,7 @@ def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | No
 def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
     column = np.asarray(column)
     if column.dtype.kind not in "biuf":
-        raise FileError(path, f"has column {name} of type {printable(column.dtype)}, expected numbers")
+        raise FileError(path, f"has column {name} of type {excerpt(column.dtype)}, expected numbers")
     # MATLAB knows no flat arrays: a column is n x 1 or 1 x n, and a single number 1 x 1 or nothing at all.
     return column.reshape(-1) if max(column.shape, default=1) == column.size else column
 
@@ -89,7 +90,7 @@ def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
         return columns_to_decoded(path, dict(zip("txyp", array.T, strict=True)), time_unit)
     raise FileError(
         path,
-        f"holds an array of shape {array.shape[:4]} and type {printable(array.dtype)}, expected fields t, x, y, p or "
+        f"holds an array of shape {array.shape[:4]} and type {excerpt(array.dtype)}, expected fields t, x, y, p or "
         "four columns",
     )
 
@@ -161,4 +162,4 @@ def write_npz(path: Path, events: Events) -> None:
 
 def describe(error: BaseException) -> str:
     """What a library says of a file, in one short line."""
-    return printable(error, 160) or type(error).__name__
+    return excerpt(error, 160) or type(error).__name__

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.events import Sensor
 from event2vec.io.names import plain_name
-from event2vec.io.recording import Decoded, cut_short, printable
+from event2vec.io.recording import Decoded, cut_short
+from event2vec.names import excerpt
 
 
 def read_es(path: Path) -> Decoded:
@@ -24,9 +25,7 @@ def read_es(path: Path) -> Decoded:
             sensor = Sensor(decoder.width, decoder.height)
             chunks = list(decoder)
     except (RuntimeError, ValueError) as error:
-        raise FileError(
-            path, f"cannot be decoded as Event Stream: {printable(error, 160)}. Is the file whole?"
-        ) from None
+        raise FileError(path, f"cannot be decoded as Event Stream: {excerpt(error, 160)}. Is the file whole?") from None
     if kind == "atis":
         chunks = [chunk[~chunk["e"]] for chunk in chunks]  # exposure measurements are not brightness changes
     nothing = np.empty(0, event_stream.dvs_dtype if kind == "dvs" else event_stream.atis_dtype)

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError, MissingExtra
 from event2vec.events import Events, Sensor
 from event2vec.io.arrays import COUNTS, NAMES, columns_to_decoded
-from event2vec.io.recording import Decoded, check_content, largest_content, printable
+from event2vec.io.recording import Decoded, check_content, largest_content
+from event2vec.names import excerpt
 
 CHILD = Path(__file__).with_name("hdf5_child.py")
 LEAST_SECONDS, SECONDS_PER_BYTE = 5.0, 1e-6  # for reading a file: a hundred times what it takes
@@ -36,7 +37,7 @@ def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:
     if "missing" in facts:
         raise MissingExtra(f"{path}: {facts['missing']}", facts["extra"])
     if "error" in facts:
-        raise FileError(path, printable(facts["error"], 400))
+        raise FileError(path, excerpt(facts["error"], 400))
     sensor = Sensor.or_none(*facts["sensor"]) if facts["sensor"] else None
     decoded = columns_to_decoded(path, table, time_unit)
     return replace(decoded, sensor=sensor, clock=_whole_offset(path, facts["offset"]))

@@ -23,7 +23,8 @@ from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io.names import plain_name
 from event2vec.io.packing import unpacked_at_most
 from event2vec.io.prophesee import read_header
-from event2vec.io.recording import Decoded, check_content, cut_short, printable
+from event2vec.io.recording import Decoded, check_content, cut_short
+from event2vec.names import excerpt
 
 EVERY_PIXEL = (LARGEST_SIDE, LARGEST_SIDE)
 CACHED = 1 << 16  # rows of eventcv's table that stay in a core's cache while their four columns are taken out
@@ -175,4 +176,4 @@ def _panics(path: Path, what: str) -> Iterator[None]:
         # What the system says, such as a full disk, eventcv gives in words.
         if number := re.search(r"\(os error (\d+)\)", str(error)):
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
-        raise FileError(path, f"{what}: {printable(error, 160)}. Is the file whole, and what its name says?") from None
+        raise FileError(path, f"{what}: {excerpt(error, 160)}. Is the file whole, and what its name says?") from None

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor, arrange_events
+from event2vec.names import excerpt
 
 SMALL_CONTENT = 32 << 20
 LARGEST_RATIO = 100  # real recordings are packed 2 to 20 times smaller, endless zeros 1,000 times
@@ -58,7 +59,7 @@ def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> R
             t = unwrap(t, decoded.period)
             events, out_of_order = arrange_events(decoded.x, decoded.y, t, decoded.p, sensor=size, rho=decoded.rho)
     except ValueError as error:
-        raise FileError(path, f"{printable(error, 240)}. {_remedy(str(error))}") from None
+        raise FileError(path, f"{excerpt(error, 240)}. {_remedy(str(error))}") from None
     start = decoded.clock + int(t.min() if out_of_order else t[0]) if len(events) else 0
     return Recording(events, format, start, out_of_order, declared is not None, decoded.warnings)
 
@@ -103,10 +104,3 @@ def check_content(path: Path, claimed: int) -> None:
             f"would unpack from {path.stat().st_size:,} to {claimed:,} bytes, expected {largest_content(path):,} at "
             "most. If it is a recording all the same, save it without compression",
         )
-
-
-def printable(text: object, length: int = 60) -> str:
-    """Text from a file as it may stand in a message: short, and without what a terminal would act on."""
-    line = " ".join(str(text)[: 10 * length].split())
-    shown = "".join(character if character.isprintable() else "\ufffd" for character in line)
-    return shown if len(shown) <= length else f"{shown[: length - 3]}..."

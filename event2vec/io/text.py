@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io.arrays import NAMES, find_columns
-from event2vec.io.recording import Decoded, cut_short, printable
+from event2vec.io.recording import Decoded, cut_short
 from event2vec.io.units import to_microseconds
+from event2vec.names import excerpt
 
 DEFAULT_COLUMNS = "txyp"
 HEADER_LINES = 64
@@ -61,7 +62,7 @@ def _read_head(path: Path, columns: str | None) -> _Head:
             elif line and not comment and columns is None:
                 raise FileError(
                     path,
-                    f"begins with '{printable(line)}', expected a header with t, x, y, p or numbers. "
+                    f"begins with '{excerpt(line)}', expected a header with t, x, y, p or numbers. "
                     "Say which is which: --columns txyp",
                 )
     raise FileError(path, f"has no line of numbers among its first {HEADER_LINES}; expected t x y p on each line")
@@ -109,9 +110,7 @@ def _table(path: Path, head: _Head, order: dict[str, int]) -> tuple[NDArray[np.f
             encoding="latin-1",
         )
     except (ValueError, OverflowError, MemoryError) as error:
-        raise FileError(
-            path, f"is no table of numbers: {printable(error, 160)}. Expected t x y p on each line"
-        ) from None
+        raise FileError(path, f"is no table of numbers: {excerpt(error, 160)}. Expected t x y p on each line") from None
     return table.T, ignored
 
 
