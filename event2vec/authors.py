@@ -19,6 +19,7 @@ from event2vec.checkpoint import check_names
 from event2vec.datasets import asl_dvs, dvs_gesture
 from event2vec.errors import Event2VecError, FileError
 from event2vec.model import Classifier, MaskedEventModel, ModelConfig, build_masked_model, build_model
+from event2vec.names import excerpt, shorten
 from event2vec.recipe import Recipe
 from event2vec.sampling import Sampling
 
@@ -142,20 +143,18 @@ def _read(path: Path) -> Weights:
         reason = "holds more than weights, which could run code when loaded, or is damaged; it was not loaded"
         raise FileError(path, f"{reason}. Save its state_dict alone with torch.save.") from error
     except Exception as error:  # damage shows in many ways, from assertions to missing attributes
-        raise FileError(path, f"is no checkpoint that torch can read: {_first_line(error)}") from error
+        raise FileError(
+            path, f"is no checkpoint that torch can read: {excerpt(error, 160) or type(error).__name__}"
+        ) from error
     weights = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
         raise FileError(path, "holds no weights by name, expected a Lightning checkpoint or its state_dict")
     for name, weight in weights.items():
         if not (isinstance(weight, Tensor) and weight.layout == torch.strided and weight.is_floating_point()):
-            raise FileError(path, f"holds no weights by name: {name} is no array of numbers")
+            raise FileError(path, f"holds no weights by name: {shorten(name)} is no array of numbers")
         if not bool(weight.isfinite().all()):
-            raise FileError(path, f"{name} has values that are not finite. Download the file again.")
+            raise FileError(path, f"{shorten(name)} has values that are not finite. Download the file again.")
     return weights
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _check_config(path: Path, theirs: Weights, config: ModelConfig) -> ModelConfig:
