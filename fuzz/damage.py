@@ -13,6 +13,7 @@ import yaml
 Change = Callable[[Random, bytes, bytes], bytes]  # the second bytes are those of another seed
 
 LARGEST = 1 << 20  # bytes of an input: many changes in a row must not blow it up
+LARGEST_TREE = 1 << 14  # bytes of YAML that are parsed to be changed
 HEADER = 256  # where most lengths and counts stand
 INTEGERS = (0, 1, 2, 3, 7, 8, 127, 255, 256, 1000, 65535, 65536, 10**6, 10**9)
 EDGES = tuple(2**power + step for power in (15, 31, 32, 62, 63, 64) for step in (-1, 0))
@@ -44,8 +45,8 @@ def damage_json(random: Random, data: bytes, other: bytes) -> bytes:
 
 
 def damage_yaml(random: Random, data: bytes, other: bytes) -> bytes:
-    """The tree is written as JSON, which YAML contains; not one with anchors, which may stand for billions of nodes."""
-    if random.random() < 0.6 or b"*" in data:
+    """The tree is written as JSON, which YAML contains. Anchors and deep nests would hang us as they may a reader."""
+    if random.random() < 0.6 or b"*" in data or len(data) > LARGEST_TREE:
         return damage_text(random, data, other)
     return json.dumps(damage_tree(random, yaml.load(data, yaml.CSafeLoader)), default=str).encode()
 
