@@ -31,6 +31,9 @@ ESCAPE, FAULT = "escape.json", "fault.txt"  # what a child leaves: an escape, an
 PACKAGE = Path(event2vec.__file__).parent
 LONGEST = 500  # characters of a message
 LARGEST_FILE = 1 << 28
+RESERVED = (
+    16  # times the memory that may be used: with less, what asks for too much would be refused by our limit alone
+)
 NOT_FILES = ("folder", "pipe", "loop")
 NAMES = ("é 手", "[red]", "a b'c", "-x")  # a person's file may be called so
 
@@ -141,7 +144,7 @@ def _limit(work: Work) -> None:
     os.chdir(work.scratch)
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     for kind, most in (
-        (resource.RLIMIT_AS, mapped + (3 * work.limits.megabytes << 20)),
+        (resource.RLIMIT_AS, mapped + (RESERVED * work.limits.megabytes << 20)),
         (resource.RLIMIT_FSIZE, LARGEST_FILE),
         (resource.RLIMIT_CORE, 0),
     ):

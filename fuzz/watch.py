@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import tempfile
@@ -67,7 +68,7 @@ class Running:
     work: Work
     process: int
     started: float
-    hung: bool = False
+    stopped_for: str = ""  # hang or memory
 
 
 @dataclass
@@ -145,9 +146,13 @@ class Watcher:
         tally = child.work.tally
         busy = _cpu_seconds(child.process) - tally[Slot.CPU_STARTED]
         passed = time.monotonic() - tally[Slot.STARTED]
-        if not child.hung and (busy > self.limits.seconds or passed > 3 * self.limits.seconds):
-            child.hung = True
-            os.kill(child.process, signal.SIGABRT)  # leaves a note of where it was
+        if not child.stopped_for:
+            if busy > self.limits.seconds or passed > 3 * self.limits.seconds:
+                child.stopped_for = "hang"
+            elif _megabytes(child.process) - _megabytes(os.getpid()) > 2 * self.limits.megabytes:
+                child.stopped_for = "memory"  # up to here the child says so itself, once it is through
+            if child.stopped_for:
+                os.kill(child.process, signal.SIGABRT)  # leaves a note of where it was
         if passed > 6 * self.limits.seconds:
             os.kill(child.process, signal.SIGKILL)
         return False
@@ -155,7 +160,7 @@ class Watcher:
     def _finish(self, child: Running) -> None:
         _, status = os.waitpid(child.process, 0)
         tally, folder = child.work.tally, child.work.scratch
-        outcome = _outcome(folder, status, child.hung)
+        outcome = _outcome(folder, status, child.stopped_for)
         if outcome is not None:
             if tally[Slot.INPUTS] < tally[Slot.NUMBER] - child.work.first + 1:
                 tally[Slot.INPUTS] += 1  # it ended within this one
@@ -189,11 +194,16 @@ def _cpu_seconds(process: int) -> float:
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
+def _megabytes(process: int) -> float:
+    """What a process holds now."""
+    return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
 def _pipes(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if (Path(folder) / name).is_fifo()]  # copying one would wait for a writer
 
 
-def _outcome(folder: Path, status: int, hung: bool) -> Outcome | None:
+def _outcome(folder: Path, status: int, stopped_for: str) -> Outcome | None:
     """What a child that ended leaves to be told, None where all was well."""
     if (folder / ESCAPE).is_file():
         return Outcome(**json.loads((folder / ESCAPE).read_text()))
@@ -204,8 +214,8 @@ def _outcome(folder: Path, status: int, hung: bool) -> Outcome | None:
     frames = re.findall(r'File "(.*)", line (\d+) in (.*)', fault)  # the last call first
     ours = [frame for frame in frames if is_ours(frame[0])]
     place = shorten(*(ours or frames)[0]) if frames else ""
-    kind = "hang" if hung else signal.Signals(-code).name if code < 0 else f"exit {code}"
-    return Outcome(kind, place, fault)
+    ended_by = signal.Signals(-code).name if code < 0 else f"exit {code}"
+    return Outcome(stopped_for or ended_by, place, fault)
 
 
 def _fork(action: Callable[[], None], fault: Path) -> int:

@@ -46,9 +46,14 @@ def read(path, random):
         bytes(150 << 20)
         bytearray(b"x") * (150 << 20)
     if number == 10:
-        bytearray(1 << 30)
+        bytearray(3 << 30)
     if number == 11:
         raise Event2VecError("x" * 501)
+    if number == 12:
+        held = []
+        while len(held) < 300:
+            held.append(bytearray(b"x") * (10 << 20))
+            time.sleep(0.01)
     if number in (13, 15):
         raise Event2VecError("two\\nlines")
     if number == 14:
@@ -58,7 +63,7 @@ def read(path, random):
     return ()
 
 job = Job(Target("planted", make, read), 0, 40)
-Watcher(0, Limits(seconds=0.4, megabytes=100), Path(sys.argv[1]), lambda job: None).run([job], 2)
+Watcher(0, Limits(seconds=1, megabytes=100), Path(sys.argv[1]), lambda job: None).run([job], 2)
 facts = {escape.number: escape.outcome.kind for escape in job.escapes}
 print(json.dumps([facts, {slot.name: job.totals[slot] for slot in Slot}]))
 """
@@ -77,8 +82,8 @@ def test_every_kind_of_escape_is_caught_and_the_others_are_counted(tmp_path):
     assert done.returncode == 0, done.stderr
     facts, totals = json.loads(done.stdout)
     kinds = {"3": "KeyError", "5": "SIGSEGV", "7": "hang", "8": "hang", "9": "memory", "10": "MemoryError"}
-    assert facts == kinds | {"11": "message", "13": "message", "14": "SystemExit", "15": "message"}
-    assert (totals["INPUTS"], totals["READ"], totals["REFUSED"]) == (40, 17, 13)
+    assert facts == kinds | {"11": "message", "12": "memory", "13": "message", "14": "SystemExit", "15": "message"}
+    assert (totals["INPUTS"], totals["READ"], totals["REFUSED"]) == (40, 16, 13)
     kept = sorted(path.name for path in (tmp_path / "escapes").iterdir())
     assert "planted-13-message" in kept
     assert "planted-15-message" not in kept, "the same place in the code is kept once"
