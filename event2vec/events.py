@@ -1,6 +1,7 @@
 """Sensor, Events, EventBatch: the only types that travel between files."""
 
 import operator
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
+
+from event2vec.names import shown
 
 LARGEST_SIDE = 65536  # coordinates are kept as 16-bit numbers on disk
 COLUMNS = ("x", "y", "t", "p", "rho")
@@ -32,10 +35,10 @@ class Sensor:
     @classmethod
     def parse(cls, text: str) -> "Sensor":
         """Read a size as people write it: 346x260."""
-        width, cross, height = text.lower().replace(" ", "").partition("x")
-        if not (cross and width.isascii() and width.isdigit() and height.isascii() and height.isdigit()):
-            raise ValueError(f"a sensor is written WIDTHxHEIGHT, such as 346x260, got {text!r}")
-        return cls(int(width), int(height))
+        sides = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})", text.lower().replace(" ", ""))
+        if sides is None:
+            raise ValueError(f"a sensor is written WIDTHxHEIGHT, such as 346x260, got {shown(text)}")
+        return cls(*map(int, sides.groups()))
 
     @classmethod
     def or_none(cls, width: int, height: int) -> "Sensor | None":
@@ -91,7 +94,8 @@ class Events:
 
     def between(self, start: int, stop: int) -> "Events":
         """The part with start <= t < stop, in microseconds, on a clock of its own."""
-        first, last = torch.searchsorted(self.t, torch.tensor([start, stop], device=self.t.device)).tolist()
+        ends = [min(max(end, -(2**63)), 2**63 - 1) for end in (start, stop)]  # what int64 holds
+        first, last = torch.searchsorted(self.t, torch.tensor(ends, device=self.t.device)).tolist()
         part = self.select(slice(first, max(first, last)))
         return replace(part, t=_from_zero(part.t))
 

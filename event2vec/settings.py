@@ -5,6 +5,7 @@ import math
 import types
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from event2vec.errors import Event2VecError
@@ -25,6 +26,7 @@ def settings_of(section: type, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield f"{prefix}{setting.name}", explained.get(setting.name, "")
 
 
+@cache
 def _explanations(section: type) -> dict[str, str]:
     """The docstring below each field. Python does not keep them, so they are read from the source."""
     import ast

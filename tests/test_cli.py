@@ -143,11 +143,13 @@ def test_convert_refuses_what_would_lose_something(tmp_path, capsys, make_events
         ((source, tmp_path / "a.csv", "--start", "9"), "no events in that part; it lasts 0.29"),
         ((source, tmp_path / "a.csv", "--start", "2", "--stop", "1"), "--stop 1 must come after --start 2"),
         ((source, tmp_path / "a.csv", "--sensor", "big"), "--sensor: a sensor is written WIDTHxHEIGHT"),
+        ((source, tmp_path / "a.csv", "--sensor", "9" * 5000 + "x5"), "--sensor: a sensor is written WIDTHxHEIGHT"),
     ):
         assert run("convert", *arguments) == 2
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1, "one clear line"
+        assert len(error) < 500
     assert (tmp_path / "there.csv").read_text() == "precious"
     assert run("convert", source, tmp_path / "there.csv", "--overwrite") == 0
 

@@ -55,6 +55,9 @@ def test_gestures_are_cut_out_of_their_files_by_the_labels(nested, tmp_path):
         (lambda path: path.write_text("h\n12,1,2\n"), "has class 12, expected 1 to 11"),
         (lambda path: path.write_text("h\na,1,2\n"), "no table of class, start and end"),
         (lambda path: path.write_text("h\n1,1,2\n"), "no events from 1 to 2 us"),
+        (lambda path: path.write_bytes(b"h\n\xff,1,2\n"), "is not text in UTF-8"),
+        (lambda path: path.write_text("h\n" + "1" * 200_000 + ",1,2\n"), "no table of class, start and end"),
+        (lambda path: path.write_text(f"h\n1,{2**64},{2**65}\n"), f"no events from {2**64}"),
     ],
 )
 def test_labels_that_do_not_fit_are_told_when_the_recording_is_read(change, message, tmp_path):
@@ -65,11 +68,21 @@ def test_labels_that_do_not_fit_are_told_when_the_recording_is_read(change, mess
         dataset[0]
 
 
-def test_a_list_of_trials_without_any_is_an_error(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"\n", "names no files"),
+        (b"\xff.aedat", "is not text"),
+        (b"a" * 999, "names 'a{10,}"),
+        (b"../a", "names '../a'"),
+    ],
+)
+def test_a_list_of_trials_that_names_no_files_is_an_error(content, message, tmp_path):
     write_gestures(tmp_path / "data")
-    (tmp_path / "data" / "trials_to_train.txt").write_text("\n")
-    with pytest.raises(Event2VecError, match="names no files"):
+    (tmp_path / "data" / "trials_to_train.txt").write_bytes(content)
+    with pytest.raises(Event2VecError, match=message) as caught:
         open_dataset("dvs_gesture", tmp_path / "data", "train")
+    assert len(str(caught.value)) < 500
 
 
 def test_gestures_in_the_folders_of_spikingjelly(tmp_path):

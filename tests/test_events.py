@@ -92,6 +92,7 @@ def test_between_takes_a_part_on_a_clock_of_its_own():
     assert events.between(10, 30).t.tolist() == [0, 10, 10]
     assert len(events.between(31, 99)) == 0
     assert len(events.between(20, 10)) == 0
+    assert len(events.between(-(2**70), 2**70)) == len(events), "beyond what 64 bits hold"
 
 
 @pytest.mark.parametrize("text", ["346x260", "346X260", " 346 x 260 "])

@@ -471,3 +471,30 @@ class TestMessages:
         start = time.monotonic()
         assert len(read_events(tmp_path / "a.aedat")) == 0
         assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz"])
+def test_a_polarity_is_true_or_false_whatever_byte_the_file_has(tmp_path, suffix):
+    polarity = np.array([0, 5, 255, 1], np.uint8).view(np.bool_)
+    table = {"t": np.arange(4), "x": np.arange(4), "y": np.arange(4), "p": polarity}
+    path = tmp_path / f"odd{suffix}"
+    if suffix == ".npz":
+        np.savez(path, **table)
+    else:
+        rows = np.zeros(4, [("t", "<i8"), ("x", "<u2"), ("y", "<u2"), ("p", "?")])
+        for name, column in table.items():
+            rows[name] = column
+        rows["p"].view(np.uint8)[:] = polarity.view(np.uint8)
+        np.save(path, rows)
+    assert int(read_events(path).p.sum()) == 3
+
+
+def test_a_column_without_a_shape_is_refused(tmp_path):
+    import h5py
+
+    path = tmp_path / "empty.h5"
+    with h5py.File(path, "w") as file:
+        for name in "xytp":
+            file[f"events/{name}"] = h5py.Empty("<i8")
+    with pytest.raises(Event2VecError, match="holds nothing in"):
+        read_events(path)

@@ -1,9 +1,12 @@
 """Options that several verbs share, and how they are read."""
 
+import re
 from os import cpu_count
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
+
+from event2vec.names import shown
 
 if TYPE_CHECKING:
     from event2vec.events import Sensor
@@ -52,8 +55,8 @@ def read_numbers(text: str, name: str, least: int) -> list[int]:
     """Whole numbers with commas between them."""
     from event2vec.errors import Event2VecError
 
-    numbers = text.split(",")
-    if not all(number.strip().isdecimal() and int(number) >= least for number in numbers):
+    numbers = [number.strip() for number in text.split(",")]
+    if not all(re.fullmatch("[0-9]{1,9}", number) and int(number) >= least for number in numbers):
         wanted = f"takes whole numbers with commas between them, {least} or more, such as 1,2,4"
-        raise Event2VecError(f"--{name} {wanted}, got {text!r}")
+        raise Event2VecError(f"--{name} {wanted}, got {shown(text)}")
     return [int(number) for number in numbers]

@@ -16,9 +16,11 @@ from event2vec.datasets.dataset import (
     find_base,
     wrong_layout,
 )
+from event2vec.documents import read_text
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Sensor
 from event2vec.io import Recording, read_recording
+from event2vec.names import excerpt, shown
 
 SENSOR = Sensor(128, 128)
 CLASSES = (
@@ -35,6 +37,9 @@ CLASSES = (
     "other gestures",
 )
 PUBLISHED = "https://research.ibm.com/interactive/dvsgesture"
+AGAIN = "Unpack the data set again"
+LARGEST_TABLE = 2**20  # bytes of a list of files or gestures; they have hundreds
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,12 @@ def open_dvs_gesture(root: Path | None, split: str) -> Dataset:
 
 
 def _open_raw(base: Path, split: str) -> RawDvsGesture:
-    trials = (base / f"trials_to_{split}.txt").read_text("utf-8").split()
+    listed = base / f"trials_to_{split}.txt"
+    trials = read_text(listed, LARGEST_TABLE).split()
     if not trials:
-        raise FileError(base / f"trials_to_{split}.txt", f"names no files. Unpack the data set again, from {PUBLISHED}")
+        raise FileError(listed, f"names no files. Unpack the data set again, from {PUBLISHED}")
+    if strange := next((trial for trial in trials if len(trial) > LONGEST_NAME or "/" in trial), None):
+        raise FileError(listed, f"names {shown(strange)}, expected a file beside it. {AGAIN}")
     found: list[tuple[str, int, Path, tuple[int, int], str]] = []
     for path in (base / trial for trial in trials):
         try:
@@ -98,13 +106,13 @@ def _labels(path: Path) -> list[tuple[int, tuple[int, int]]]:
     """(class, (start, stop)) of each gesture in a file; classes count from 1 there and from 0 here."""
     table = path.with_name(path.stem + "_labels.csv")
     if not table.is_file():
-        raise FileError(table, f"does not exist, and says which gestures {path.name} holds. Unpack the data set again")
+        raise FileError(table, f"does not exist, and says which gestures {path.name} holds. {AGAIN}")
+    lines = read_text(table, LARGEST_TABLE).splitlines()[1:]
     try:
-        with table.open(newline="", encoding="utf-8") as file:
-            rows = [(int(row[0]) - 1, (int(row[1]), int(row[2]))) for row in list(csv.reader(file))[1:] if row]
-    except (ValueError, IndexError) as error:
-        raise FileError(table, f"is no table of class, start and end ({error})") from None
+        rows = [(int(row[0]) - 1, (int(row[1]), int(row[2]))) for row in csv.reader(lines) if row]
+    except (ValueError, IndexError, csv.Error) as error:
+        raise FileError(table, f"is no table of class, start and end ({excerpt(error)})") from None
     strange = [label + 1 for label, _ in rows if not 0 <= label < len(CLASSES)]
     if strange:
-        raise FileError(table, f"has class {strange[0]}, expected 1 to {len(CLASSES)}")
+        raise FileError(table, f"has class {shown(strange[0])}, expected 1 to {len(CLASSES)}")
     return rows

@@ -61,6 +61,8 @@ def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
     column = np.asarray(column)
     if column.dtype.kind not in "biuf":
         raise FileError(path, f"has column {name} of type {excerpt(column.dtype)}, expected numbers")
+    if column.dtype.kind == "b":
+        column = column.view(np.uint8) != 0  # a file may hold any byte there, and torch would count with it
     # MATLAB knows no flat arrays: a column is n x 1 or 1 x n, and a single number 1 x 1 or nothing at all.
     return column.reshape(-1) if max(column.shape, default=1) == column.size else column
 

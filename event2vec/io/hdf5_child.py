@@ -93,6 +93,8 @@ def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[s
         facts["offset"] = _offset(file)
         if isinstance(place, h5py.Group):
             found = {name: _dataset(place, name) for name in place if name.lower() in known}
+            if empty := [name for name, dataset in found.items() if dataset.shape is None]:
+                raise Refused(error=f"holds nothing in '{empty[0]}', expected a column of numbers")
             _check(found.values(), most)
             for name, dataset in found.items():
                 yield name, dataset[()]

@@ -82,7 +82,9 @@ def _order(path: Path, columns: str | None, head: _Head) -> dict[str, int]:
     """The position of each column."""
     if columns is not None:
         if sorted(columns) != sorted(DEFAULT_COLUMNS):
-            raise FileError(path, f"columns '{columns}' must name each of t, x, y, p once, such as {DEFAULT_COLUMNS}")
+            raise FileError(
+                path, f"columns '{excerpt(columns)}' must name each of t, x, y, p once, such as {DEFAULT_COLUMNS}"
+            )
         order = {name: columns.index(name) for name in DEFAULT_COLUMNS}
     elif head.names is not None:
         order = {name: head.names.index(found) for name, found in find_columns(path, head.names).items()}
