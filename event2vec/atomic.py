@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from event2vec.errors import Busy, naming_a_full_disk
+from event2vec.errors import Busy, FileError, naming_a_full_disk
 from event2vec.locks import LOCK, own
 
 SUFFIX = ".writing"
@@ -53,14 +53,20 @@ def move(source: Path, target: Path) -> None:
 
 def clear_leftovers(folder: Path) -> None:
     """Remove what killed processes left half written in this folder. What a living one writes is locked, and stays."""
-    for work in folder.glob(f".*{SUFFIX}"):
-        with suppress(Busy, OSError), own(work) as locked:
-            if not locked:
-                return
+    found = list(folder.glob(f".*{SUFFIX}"))
+    if not found or not _has_locks(folder):
+        return
+    for work in found:
+        with suppress(FileError, OSError), own(work):
             name = work.name.removesuffix(SUFFIX)[1:].rpartition(".")[0]
             if (work / "old").exists() and not (folder / name).exists():
                 os.rename(work / "old", folder / name)  # killed between the two steps of replacing it
             empty(work)
+
+
+def _has_locks(folder: Path) -> bool:
+    with own(folder / f".{secrets.token_hex(4)}{SUFFIX}") as locked:
+        return locked
 
 
 def empty(folder: Path) -> None:

@@ -31,7 +31,7 @@ RECIPE = """
 data: {dataset: folder, workers: 2}
 sampling: {method: clusters, length: 24}
 model: {dim: 16, hidden: 16, heads: 2, blocks: 1}
-training: {epochs: 3, batch: 4, checkpoint_steps: 2}
+training: {epochs: 2, batch: 4, checkpoint_steps: 2}
 trainer: {accelerator: cpu, devices: 1}
 """
 
@@ -103,7 +103,8 @@ def make_common(root: Path, with_run: bool) -> None:
 @contextmanager
 def begun(trial: Path, command: str, mark: str) -> Iterator[subprocess.Popen[str]]:
     """A command as users start it, in the folder of a trial and with a cache of its own there."""
-    environment = os.environ | {"EVENT2VEC_CACHE": str(trial / "cache"), MARK: mark}
+    # One thread: on a busy machine several would mostly wait for each other.
+    environment = os.environ | {"EVENT2VEC_CACHE": str(trial / "cache"), MARK: mark, "OMP_NUM_THREADS": "1"}
     arguments = [sys.executable, "-m", "event2vec", *shlex.split(command)]
     with subprocess.Popen(
         arguments, cwd=trial, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -184,7 +185,7 @@ def compare(verb: Verb, trial: Path, expected: dict[str, str]) -> None:
 
 
 def moment(name: str, seed: int, number: int, appeared: float, ended: float) -> Callable[[subprocess.Popen[str]], None]:
-    """Every second one anywhere in the command's time, the others while there are files that it has made."""
+    """Every second one anywhere in the command's time, the others after its first file: most of them soon after."""
     share = float(np.random.default_rng((seed, number, *name.encode())).random())
 
     def wait(process: subprocess.Popen[str]) -> None:
@@ -192,7 +193,7 @@ def moment(name: str, seed: int, number: int, appeared: float, ended: float) -> 
             time.sleep(share * ended)
         else:
             wait_for_first_file(Path(f"/proc/{process.pid}/cwd").resolve(), process)
-            time.sleep(share * (ended - appeared))
+            time.sleep(0.001 ** (1 - share) * (ended - appeared) ** share)
 
     return wait
 
