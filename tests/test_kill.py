@@ -31,8 +31,8 @@ def until(pattern):
 @pytest.mark.parametrize(
     ("name", "moments"),
     [
-        ("prepare", ["store.partial", "store.partial/train-*", "store"]),
-        ("train", ["cache/*.partial/*", "run", "run/checkpoints/last.ckpt", "run/best"]),
+        ("prepare", ["store.partial/train-*"]),
+        ("train", ["run", "run/checkpoints/last.ckpt"]),
         ("convert", [".out.aedat4.*"]),
     ],
 )

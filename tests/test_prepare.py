@@ -175,26 +175,6 @@ def test_a_finished_store_is_opened_and_another_one_not_overwritten(root, tmp_pa
         prepare(both(root), tmp_path / "store")
 
 
-def test_a_process_killed_in_the_middle_is_taken_up(tmp_path, root):
-    """For real: SIGKILL while it writes, then the same command again."""
-    for name in ("left", "right"):
-        for number in range(8, 200):
-            os.link(root / name / "0.npz", root / name / f"{number}.npz")
-    command = [sys.executable, "-m", "event2vec", "prepare", "folder", "--root", str(root), "--workers", "1"]
-    process = subprocess.Popen([*command, "--out", str(tmp_path / "store")], stderr=subprocess.DEVNULL)
-    partial = tmp_path / "store.partial"
-    deadline = time.monotonic() + 60
-    while not (partial.is_dir() and any(partial.glob("train-*"))) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert any(partial.glob("train-*"))
-    assert not (tmp_path / "store").exists()
-    subprocess.run([*command, "--out", str(tmp_path / "store")], check=True, stderr=subprocess.DEVNULL)
-    assert len(EventStore.open(tmp_path / "store")) == 400
-    assert not partial.exists()
-
-
 @pytest.mark.parametrize("left", [[], [".lock"], [".lock", f".plan.0123abcd{SUFFIX}/.lock"]])
 def test_a_kill_before_the_plan_was_written_is_not_in_the_way(root, tmp_path, left):
     (tmp_path / "store.partial").mkdir()
