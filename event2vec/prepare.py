@@ -320,12 +320,12 @@ def _run(tasks: list[_Task], workers: int, progress: Callable[[int, int], None])
     todo = [task for task in tasks if not task.folder.exists()]
     done, total = _count_done(tasks)
     progress(done, total)
-    for task in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(_work, todo):
-        done += len(task)
+    for count in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(_work, todo):
+        done += count
         progress(done, total)
 
 
-def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[_Task]:
+def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[int]:
     # Spawned, not forked: torch and eventcv run threads of their own, which a fork would leave half alive.
     others = set(active_children())
     pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), initializer=_start_worker)
@@ -353,8 +353,11 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
 
 
-def _work(task: _Task) -> _Task:
-    """Read the recordings of one part. Each appears in the part's store or among its rejected."""
+def _work(task: _Task) -> int:
+    """Read the recordings of one part. Each appears in the part's store or among its rejected.
+
+    Gives their number and no more: a worker that Ctrl-C ends in the middle of a long answer leaves the parent waiting.
+    """
     dataset = task.dataset
     rejected: list[tuple[str, str]] = []
     warnings: list[tuple[str, str]] = []
@@ -377,7 +380,7 @@ def _work(task: _Task) -> _Task:
             unchanged = [(dataset.split, recording.events)]
             for split, events in unchanged if task.clusters is None else task.clusters(recording.events, dataset.split):
                 writer.append(replace(events, sensor=ANY_SENSOR), dataset.labels[index], split, source)
-    return task
+    return len(task)
 
 
 def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, plan: str) -> None:

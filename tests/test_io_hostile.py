@@ -79,7 +79,7 @@ def small_disk(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npz", ".aedat4", ".raw", ".dat", ".h5", ".csv", ".txt"])
 def test_a_full_disk_is_one_line_and_nothing_is_left_on_it(suffix, small_disk, make_events):
-    with pytest.raises(Event2VecError, match=rf"disk/a{suffix}: cannot be written: the disk is full$"):
+    with pytest.raises(Event2VecError, match=rf"disk/a{suffix}: the disk is full\. Free some space"):
         write_events(small_disk / f"a{suffix}", make_events(100_000))
     assert list(small_disk.iterdir()) == []
 
@@ -89,7 +89,7 @@ def test_convert_on_a_full_disk_ends_with_2_and_one_line(small_disk, make_events
     command = [sys.executable, "-m", "event2vec", "convert", tmp_path / "a.npz", small_disk / "a.h5"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "a.h5: cannot be written: the disk is full" in done.stderr
+    assert "a.h5: the disk is full. Free some space" in done.stderr
     assert list(small_disk.iterdir()) == []
 
 
@@ -498,3 +498,14 @@ def test_a_column_without_a_shape_is_refused(tmp_path):
             file[f"events/{name}"] = h5py.Empty("<i8")
     with pytest.raises(Event2VecError, match="holds nothing in"):
         read_events(path)
+
+
+def test_clusters_of_the_authors_have_times_from_0_to_1(tmp_path):
+    path = tmp_path / "clusters.npz"
+    t = np.array([0.0, 0.25, 1.0])
+    np.savez(
+        path, t=t, x=np.array([0.5, 1.0, 2.0]), y=np.zeros(3), p=np.array([0, 1, 1]), intensity=np.array([3, 1, 2])
+    )
+    events = read_events(path)
+    assert events.t.tolist() == [0, 250_000, 1_000_000]
+    assert events.rho.tolist() == [3, 1, 2]

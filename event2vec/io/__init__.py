@@ -1,6 +1,5 @@
 """Files to Events and back: look at the first bytes, then at the suffix, and pick a reader."""
 
-import errno
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -157,8 +156,7 @@ def write_events(path: str | Path, events: Events) -> None:
         with whole_file(path) as temporary:
             write(temporary, events.to("cpu"))
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise FileError(path, f"cannot be written: {'the disk is full' if full else error.strerror or error}") from None
+        raise FileError(path, f"cannot be written: {error.strerror or error}") from None
 
 
 def _check_plain(path: Path, events: Events) -> None:

@@ -26,7 +26,8 @@ NAMES = {
     "t": ("t", "ts", "timestamp", "timestamps", "time"),
     "p": ("p", "ps", "pol", "polarity", "polarities", "on"),
 }
-COUNTS = ("rho", "intensity")  # ours, and the authors' name in their files of clusters
+INTENSITY = "intensity"  # rho in the authors' files of clusters
+COUNTS = ("rho", INTENSITY)
 ASL_DVS = {"ts", "x", "y", "pol"}  # the variables of its .mat files
 ROWS_UPWARDS = (
     "its rows are taken as counted downwards. ASL-DVS has such files and counts upwards: 'event2vec prepare asl_dvs' "
@@ -54,6 +55,8 @@ def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | No
     x, y, t, p = (_numbers(path, name, table[names[name]]) for name in ("x", "y", "t", "p"))
     counts = next((name for name in COUNTS if name in table), None)
     rho = _numbers(path, counts, table[counts]) if counts else None
+    if counts == INTENSITY and t.dtype.kind == "f":
+        time_unit = time_unit or "s"  # the authors' clusters have times from 0 to 1, and only shares of them matter
     return Decoded(x, y, to_microseconds(path, t, time_unit), p, _sensor(table.get("sensor")), rho)
 
 
