@@ -502,10 +502,8 @@ def test_a_column_without_a_shape_is_refused(tmp_path):
 
 def test_clusters_of_the_authors_have_times_from_0_to_1(tmp_path):
     path = tmp_path / "clusters.npz"
-    t = np.array([0.0, 0.25, 1.0])
-    np.savez(
-        path, t=t, x=np.array([0.5, 1.0, 2.0]), y=np.zeros(3), p=np.array([0, 1, 1]), intensity=np.array([3, 1, 2])
-    )
+    columns = {"t": [0.0, 0.25, 1.0], "x": [0.5, 1.0, 2.0], "y": [0, 0, 0], "p": [0, 1, 1], "intensity": [3, 1, 2]}
+    np.savez(path, **{name: np.array(column) for name, column in columns.items()})
     events = read_events(path)
     assert events.t.tolist() == [0, 250_000, 1_000_000]
     assert events.rho.tolist() == [3, 1, 2]
