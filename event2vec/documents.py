@@ -25,7 +25,9 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
         facts = json.loads(
             text, object_pairs_hook=_by_name, parse_int=_whole, parse_float=_finite, parse_constant=_finite
         )
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise FileError(path, "is not JSON of ours: its brackets are too deep within each other") from None
+    except ValueError as error:
         raise FileError(path, f"is not JSON: {shorten(str(error))}") from None
     if not isinstance(facts, dict):
         raise FileError(path, "holds no facts by name, expected a JSON object")

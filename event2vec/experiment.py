@@ -7,6 +7,7 @@ processes train together, the first one judges.
 """
 
 import json
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
@@ -106,7 +107,7 @@ class Setting:
 
     @property
     def source(self) -> Path | None:
-        return Path(self.data).resolve() if self.data else None
+        return Path(os.path.realpath(self.data)) if self.data else None  # Path.resolve fails on links in a circle
 
     def open(self, recipe: Recipe, row: Row) -> EventStore:
         with self.stage(f"preparing {recipe.data.dataset}") as progress:

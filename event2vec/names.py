@@ -2,6 +2,7 @@
 
 import re
 import reprlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,6 @@ def check_class_names(names: Sequence[str]) -> None:
     for name in names:
         if not name or UNPRINTABLE.search(name):
             raise ValueError(f"a class is called {shown(name)}: class names are text, without control characters")
-    if len(set(names)) < len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
-        raise ValueError(f"two classes are called {shown(twice)}")
+    for name, count in Counter(names).most_common(1):
+        if count > 1:
+            raise ValueError(f"two classes are called {shown(name)}")

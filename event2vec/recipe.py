@@ -144,8 +144,6 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
                 f"unknown recipe {str(name_or_path)!r}{near}; there are {', '.join(recipe_names())}, "
                 "or name a file that ends in .yaml"
             )
-    if not path.is_file():
-        raise FileError(path, "does not exist, expected a recipe")
     content = read_yaml(path)
     try:
         recipe: Recipe = build_settings(Recipe, {} if content is None else content)

@@ -125,12 +125,13 @@ def read_rows(path: Path) -> list[dict[str, float]]:
     """The rows of a run's metrics, one for each epoch."""
     text = read_text(path, LARGEST_JSON)
     try:
-        rows = [
-            {name: float(value) for name, value in row.items() if value} for row in csv.DictReader(text.splitlines())
-        ]
+        table = list(csv.DictReader(text.splitlines()))
+        if any(None in row for row in table):
+            raise ValueError("a line is longer than the first")
+        rows = [{name: float(value) for name, value in row.items() if value} for row in table]
         if not rows or not all({"epoch", "seconds", "data_share"} <= row.keys() for row in rows):
             raise ValueError("epochs or their figures are missing")
-    except (ValueError, TypeError, csv.Error) as error:  # TypeError: a line is longer than the first
+    except (ValueError, csv.Error) as error:
         raise FileError(path, f"is no table of a run's epochs: {shorten(str(error))}") from None
     return rows
 

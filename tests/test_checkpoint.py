@@ -2,11 +2,14 @@
 
 import json
 import os
+import struct
+import time
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import SMALL, randomise
+from safetensors.torch import load_file, save_file
 
 from event2vec import (
     Event2VecError,
@@ -30,17 +33,17 @@ def saved(tmp_path):
     return model, tmp_path / "net"
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"spatial": "lookup", "temporal": "sine"},
-        {"attention": "gated_linear", "shared": False},
-        {"intensity": "linear"},
-    ],
-    ids=str,
-)
-def test_a_network_comes_back_as_it_was(tmp_path, make_events, settings):
+@pytest.mark.parametrize("spatial", ["parametric", "lookup"])
+@pytest.mark.parametrize("temporal", ["convolution", "sine"])
+@pytest.mark.parametrize("attention", ["forgetting", "gated_linear"])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("pooling", "intensity"), [(True, "log"), (False, "linear")])
+def test_a_network_comes_back_as_it_was(
+    tmp_path, make_events, spatial, temporal, attention, shared, pooling, intensity
+):
+    """Built without memory and then filled: what no file holds, such as the frequencies of sine, must be there too."""
+    settings = {"spatial": spatial, "temporal": temporal, "attention": attention, "shared": shared}
+    settings |= {"pooling": pooling, "intensity": intensity}
     model = randomise(build_model(replace(TINY, **settings)))
     save_model(model, tmp_path / "net")
     again = load_model(tmp_path / "net")
@@ -48,6 +51,13 @@ def test_a_network_comes_back_as_it_was(tmp_path, make_events, settings):
     batch = replace(batch, rho=batch.rho + torch.arange(30.0))
     assert torch.equal(again(batch), model(batch))
     assert again.config == model.config
+    assert all(weight.requires_grad and weight.device.type == "cpu" for weight in again.parameters())
+    again(batch).sum().backward()
+    if not settings["pooling"]:
+        masked = randomise(build_masked_model(replace(TINY, **settings)))
+        save_model(masked, tmp_path / "masked")
+        hidden = batch.valid & (batch.t % 2 == 0)
+        assert torch.equal(load_any_model(tmp_path / "masked")(batch, hidden), masked(batch, hidden))
 
 
 def test_names_and_sampling_come_back(saved):
@@ -139,6 +149,108 @@ def test_what_is_wrong_with_a_folder_is_said(saved, tmp_path):
     (folder / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     with pytest.raises(Event2VecError, match="cannot be read as safetensors"):
         load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"hidden": 10**12}, r"widen.weight has shape \(24, 16\), the network needs \(1000000000000, 16\)"),
+        ({"dim": 20_000}, r"has shape .* the network needs"),
+        ({"sensor": {"width": 65536, "height": 65536}, "spatial": "lookup"}, "lacks embed.spatial.rows.weight"),
+        ({"hidden": 2**60}, "model.hidden must be at most 2^53"),
+        ({"hidden": 2**53}, "does not describe a network|has shape"),
+        ({"classes": 10**8}, "class_names has 3 names and model.classes is 100000000"),
+        ({"blocks": 10**8}, "model.blocks is 100000000, and there are .* weights in all"),
+        ({"dim": "16"}, "model.dim must be a whole number, got '16'"),
+        ({"dim": 16.5}, "model.dim must be a whole number, got 16.5"),
+        ({"pooling": "no"}, "model.pooling must be true or false, got 'no'"),
+        ({"sensor": 5}, "model.sensor: a sensor is written WIDTHxHEIGHT"),
+        ({"sensor": {"width": 5}}, "height"),
+        ({"sensor": {"width": 0, "height": 5}}, "sensor width must be from 1"),
+        (
+            {"attention": ["forgetting"]},
+            r"model.attention must be one of forgetting, gated_linear, got \['forgetting'\]",
+        ),
+    ],
+    ids=str,
+)
+def test_a_description_that_the_weights_do_not_fit_costs_nothing(saved, facts, message):
+    _, folder = saved
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model": config["model"] | facts}))
+    began = time.monotonic()
+    with pytest.raises(Event2VecError, match=message.replace("^", r"\^")) as caught:
+        load_model(folder)
+    assert time.monotonic() - began < 5
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"class_names": ["a", "b", "a"]}, "two classes are called 'a'"),
+        ({"class_names": ["a", "b", "\x1b"]}, r"a class is called '\\x1b'"),
+        ({"class_names": ["a", "b", "\udcff"]}, r"a class is called '\\udcff'"),
+        ({"class_names": "abc"}, "class_names must be a list of texts, got 'abc'"),
+        ({"class_names": [1, 2, 3]}, "class_names must be a list of texts"),
+        ({"sampling": {"length": "many"}}, "sampling.length must be a whole number, got 'many'"),
+        ({"sampling": None}, "sampling must be settings with names, got None"),
+        ({"model": []}, r"model must be settings with names, got \[\]"),
+        ({"kind": "bird"}, "'kind' must be one of classifier, masked"),
+        ({"kind": ["masked"]}, "'kind' must be one of classifier, masked"),
+    ],
+    ids=str,
+)
+def test_what_else_a_description_must_be(saved, facts, message):
+    _, folder = saved
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | facts))
+    with pytest.raises(Event2VecError, match=f"config.json: .*{message}"):
+        load_model(folder)
+
+
+def test_weights_that_are_no_numbers_are_named(saved, make_events):
+    model, folder = saved
+    weights = load_file(folder / "model.safetensors")
+    for value in (torch.nan, torch.inf, -torch.inf):
+        damaged = weights | {"head.linear.bias": torch.tensor([0.0, value, 0.0])}
+        save_file(damaged, folder / "model.safetensors")
+        with pytest.raises(Event2VecError, match=r"head.linear.bias has values that are not finite numbers"):
+            load_model(folder)
+    save_file(weights | {"head.linear.bias": torch.zeros(3, dtype=torch.int64)}, folder / "model.safetensors")
+    with pytest.raises(Event2VecError, match=r"head.linear.bias is of type torch.int64, expected fractions"):
+        load_model(folder)
+    save_file({name: weight.half() for name, weight in weights.items()}, folder / "model.safetensors")
+    batch = EventBatch.pad([make_events(30)])
+    assert load_model(folder)(batch).dtype == torch.float32, "half precision is widened"
+    assert (load_model(folder)(batch) - model(batch)).abs().max() < 0.05
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 8,  # a header as long as any number
+        struct.pack("<Q", 90_000_000) + b"{" * 100,
+        struct.pack("<Q", 2) + b"{}" + b"more",
+        struct.pack("<Q", 9) + b"[" * 9,
+        struct.pack("<Q", 62) + b'{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}' + b" " * 8 + b"\0" * 4,
+        struct.pack("<Q", 70)
+        + b'{"a":{"dtype":"F32","shape":[99999999999],"data_offsets":[0,4]}}'.ljust(70)
+        + b"\0" * 4,
+    ],
+)
+def test_no_weights_is_one_error(saved, content):
+    _, folder = saved
+    (folder / "model.safetensors").write_bytes(content)
+    with pytest.raises(Event2VecError, match=r"model.safetensors: (cannot be read as safetensors|does not fit)"):
+        load_model(folder)
+
+
+def test_a_folder_whose_name_is_no_text_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(Event2VecError, match="is not text in UTF-8"):
+        save_model(build_model(TINY), tmp_path / "\udcff")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_in_any_script_come_back(tmp_path):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import encoders
 import pytest
@@ -54,7 +55,7 @@ def test_a_wrong_call_exits_with_2(arguments, capsys):
 def test_a_wrong_call_gets_one_line_in_the_users_own_words(capsys):
     for arguments, message in (
         (["prepare", "folder"], "required: out. See 'event2vec prepare --help'"),
-        (["prepare", "folder", "--out", "x", "--workers", "two"], 'key "workers"'),
+        (["prepare", "folder", "--out", "x", "--workers", "two"], "--workers: must be a whole number, got 'two'. See"),
         (["info", "a", "--sensr", "demo.raw"], "unknown option --sensr, did you mean --sensor? See"),
     ):
         assert run(*arguments) == 2
@@ -222,6 +223,119 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     command = f"{sys.executable} -m event2vec info --json {' '.join([str(path)] * 400)} | head -c 10"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+ODD_CLASSES = ("[red]", "$x^", "a_$b", ":smile:", "<b>")
+ODD_FILES = (b"bad\xff.npz", b"\x1b[31mred\x07.npz", b"two\nlines.npz", b"[bold].npz")
+
+
+def in_a_process(*arguments, code=0):
+    """A verb as users run it: what it printed, as bytes that a terminal can be given."""
+    command = [sys.executable, "-m", "event2vec", *arguments]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert b"\x1b" not in done.stdout + done.stderr
+    assert b"Traceback" not in done.stderr
+    return done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+
+
+def test_names_of_any_bytes_go_through_every_verb(tmp_path, make_events, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    for name in ODD_CLASSES:
+        for number in range(4):
+            write_events(tmp_path / "data" / name / f"{number}.npz", make_events(40, seed=number))
+    odd = [os.path.join(os.fsencode(tmp_path), b"data/[red]", name) for name in ODD_FILES]
+    for path in odd:
+        os.link(tmp_path / "data/[red]/0.npz", path)
+    rubbish = os.path.join(os.fsencode(tmp_path), b"data/[red]/rub\xffbish\x1b[2J\n.npz")
+    Path(os.fsdecode(rubbish)).write_bytes(b"nothing")
+
+    table, said = in_a_process("info", *odd, rubbish, code=2)
+    for shown in (r"bad\udcff.npz", r"\x1b[31mred\x07.npz", r"two\nlines.npz", "[bold].npz"):
+        assert shown in table
+    assert said.count("\n") == 1
+    assert r"rub\udcffbish\x1b[2J\n.npz: begins with" in said
+
+    _, said = in_a_process("prepare", "folder", "--root", "data", "--out", "store", "--workers", "2")
+    assert r"rejected: [red]/rub\udcffbish\x1b[2J\n.npz" in said
+    assert b"rub\xffbish" in (tmp_path / "store/rejected.csv").read_bytes()
+
+    run = "run\x1b[31m[red]$x\n"
+    small = ("--training.epochs", "1", "--model.dim", "16", "--model.hidden", "16", "--model.blocks", "1")
+    train = ("train", "folder", "--data", "data", "--workers", "1", "--trainer.accelerator", "cpu", *small)
+    _, said = in_a_process(*train, "--out", b"run\xff", code=2)
+    assert r"run\udcff: is not text in UTF-8" in said
+    assert r"not used: [red]/rub\udcffbish" in said
+    in_a_process(*train, "--out", run)
+
+    table, said = in_a_process("predict", run, *odd)
+    assert r"two\nlines.npz" in table
+    assert any(name in table for name in ODD_CLASSES)
+    answers, _ = in_a_process("predict", run, *odd, rubbish, "--json", code=2)
+    assert [os.fsencode(row["file"]) for row in json.loads(answers)] == [*odd, rubbish], "a program gets the names"
+    table, _ = in_a_process("evaluate", run, "--workers", "1", "--repeats", "1")
+    assert all(name in table for name in ODD_CLASSES)
+    _, said = in_a_process("convert", odd[0], b"out\xff\x1b.csv")
+    assert r"out\udcff\x1b.csv: 40 events" in said
+    in_a_process("figures", run, "--workers", "1", "--recordings", "1")
+
+
+def test_a_class_folder_that_is_not_utf_8_is_refused_at_once(tmp_path, make_events):
+    for name in (b"good", b"bad\xff"):
+        write_events(tmp_path / "data" / os.fsdecode(name) / "0.npz", make_events(40))
+    for command in (("prepare", "folder", "--root"), ("train", "folder", "--data")):
+        _, said = in_a_process(*command, tmp_path / "data", "--out", tmp_path / "out", "--workers", "1", code=2)
+        assert r"data/bad\udcff: names a class, and cannot" in said
+        assert said.endswith("Rename the folder\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unexpected_error_is_one_line_and_its_place_on_demand(capsys, monkeypatch):
+    monkeypatch.setattr("event2vec.io.read_recording", lambda *_, **__: 1 / 0)
+    assert run("info", "a") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("event2vec: this should not happen: ZeroDivisionError: division by zero. Please report it")
+    assert error.count("\n") == 1
+    monkeypatch.setenv("EVENT2VEC_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run("info", "a")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("info", "a", "--sensor", "[" * 9999), "--sensor: a sensor is written WIDTHxHEIGHT"),
+        (("predict", "a", "b", "--vote", "[" * 99_999), "--vote: must be a whole number, got '[[["),
+        (("predict", "a", "b", "--vote", "&a [*a, *a]"), "--vote: must be a whole number, got '&a [*a, *a]'"),
+        (("predict", "a", "b", "--vote", "\x1b[2J"), r"--vote: must be a whole number, got '\x1b[2J'"),
+        (("predict", "a", "b", "--vote", "9" * 40), "--vote: must be a whole number, got '999"),
+        (("convert", "a", "b", "--start", "nan"), "--start: must be a number, got 'nan'"),
+        (("convert", "a", "b", "--stop", "1e999"), "--stop: must be a number, got '1e999'"),
+        (("evaluate", "a", "--events", "9" * 5000), "--events takes whole numbers"),
+        (("train", "digits", "--training.epochs", "!!python/object:x"), "--training.epochs is not YAML: tags"),
+        (("train", "digits", "--training.epochs", "&a [*a]"), "--training.epochs is not YAML: aliases"),
+        (("train", "digits", "--training.epochs", "2024-01-01"), "must be a whole number, got '2024-01-01'"),
+        (("train", "digits", "--training.epochs", "9" * 30), "training.epochs must be at most 2^53"),
+        (("train", "digits", "--training.epochs", "9" * 5000), "a number has 5,000 digits"),
+        (("train", "digits", "--training.epochs", "010"), "010 is no decimal number"),
+        (("train", "\x1b[2J"), r"unknown recipe '\x1b[2J'"),
+        (("\x1b[2J",), r"invalid choice: '\x1b[2J'"),
+        (("figures", "loop"), "loop: does not exist"),
+        (("experiment", "sharing", "--data", "loop"), "loop: is no store"),
+        (("benchmark", "data", "--compare", "pipe"), "pipe: is not a file"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else "",
+)
+def test_odd_values_get_one_short_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    os.symlink("loop", "loop")
+    assert run(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert len(error) < 500
 
 
 @pytest.fixture

@@ -227,7 +227,19 @@ def test_only_the_first_of_two_processes_judges_and_prints(small, tmp_path):
 def test_what_is_no_experiment_is_said(tmp_path):
     with pytest.raises(Event2VecError, match="unknown experiment 'tables'; there are attention"):
         load_experiment("tables")
-    for content in ("title: x", ""):
+    row = "{name: a, settings: {}, paper: {x: 1}}"
+    for content in (
+        "title: x",
+        "",
+        f"title: 1\nrows: [{row}]",
+        "title: x\nrows: []",
+        f"title: x\nrows: [{row}, {row}]",
+        "title: x\nrows: [1]",
+        "title: x\nrows: [{name: ../a, settings: {}, paper: {}}]",
+        "title: x\nrows: [{name: a, settings: 5, paper: {}}]",
+        "title: x\nrows: [{name: a, settings: {}, paper: 5}]",
+        "title: x\nrows: [{name: a, settings: {}, paper: {}, iterations: many}]",
+    ):
         (tmp_path / "bad.yaml").write_text(content)
         with pytest.raises(Event2VecError, match="is no experiment"):
             load_experiment(str(tmp_path / "bad.yaml"))

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -45,16 +46,52 @@ def test_sizes_are_those_of_the_paper(recipe, shared, separate):
     assert count_parameters(build_model(replace(PAPER[recipe], shared=False))) == separate
 
 
-def test_padding_order_and_clock_do_not_change_an_answer(tiny, make_events):
-    recordings = [make_events(50), make_events(31, seed=1), make_events(1, seed=2)]
-    answers = tiny(EventBatch.pad(recordings))
-    for row, recording in enumerate(recordings):
-        alone = tiny(EventBatch.pad([recording]))[0]
-        torch.testing.assert_close(answers[row], alone, atol=1e-6, rtol=1e-5)
-    turned = tiny(EventBatch.pad(recordings[::-1]))
-    torch.testing.assert_close(turned.flip(0), answers, atol=1e-6, rtol=1e-5)
-    batch = EventBatch.pad(recordings)
-    assert torch.equal(tiny(replace(batch, t=(batch.t + 123_456_789) * batch.valid)), answers)
+def assert_same_answers(found, expected):
+    """What is promised of batches and padding: the sums have another order, so the last bits may differ."""
+    assert torch.equal(found.argmax(dim=-1), expected.argmax(dim=-1))
+    assert (found - expected).abs().max() <= 1e-6
+
+
+def test_padding_batch_size_and_order_do_not_change_an_answer(tiny, make_events):
+    recordings = [make_events(count, seed=count) for count in (300, 31, 1, 257, 64, 2)]
+    with torch.no_grad():
+        alone = torch.cat([tiny(EventBatch.pad([recording])) for recording in recordings])
+        assert_same_answers(tiny(EventBatch.pad(recordings)), alone)
+        assert_same_answers(tiny(EventBatch.pad(recordings[::-1])).flip(0), alone)
+        pairs = [tiny(EventBatch.pad(recordings[first : first + 2])) for first in range(0, 6, 2)]
+        assert_same_answers(torch.cat(pairs), alone)
+        longer = tiny(EventBatch.pad([*recordings, make_events(1000)]))[:-1]
+        assert_same_answers(longer, alone)
+
+
+def test_the_clock_changes_no_bit_of_an_answer(tiny, make_events):
+    batch = EventBatch.pad([make_events(50), make_events(31, seed=1), make_events(1, seed=2)])
+    assert torch.equal(tiny(replace(batch, t=(batch.t + 123_456_789) * batch.valid)), tiny(batch))
+
+
+def test_the_number_of_threads_changes_no_bit_of_an_answer(tmp_path):
+    """In processes of their own: torch takes the number of threads from the first work that it shares out."""
+    script = """
+import sys, torch
+torch.set_num_threads(int(sys.argv[1]))
+from conftest import make_recording, randomise
+from event2vec import EventBatch, ModelConfig, Sensor, build_model
+sensor = Sensor(128, 128)
+batch = EventBatch.pad([make_recording(count, sensor=sensor) for count in (1024, 1000, 777, 64)])
+found = []
+for settings in ({}, {"pooling": False}, {"attention": "gated_linear"}, {"spatial": "lookup", "temporal": "sine"}):
+    model = randomise(build_model(ModelConfig(sensor=sensor, blocks=2, **settings)))
+    with torch.no_grad():
+        found += [model(batch), model(EventBatch.pad([batch.row(0)]))]
+torch.save(found, sys.argv[2])
+"""
+    answers = []
+    for threads in (1, 2, 4):
+        command = [sys.executable, "-c", script, str(threads), str(tmp_path / f"{threads}.pt")]
+        subprocess.run(command, check=True, cwd=Path(__file__).parent)
+        answers.append(torch.load(tmp_path / f"{threads}.pt"))
+    for others in answers[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(answers[0], others, strict=True))
 
 
 def test_the_edges_give_finite_answers(tiny, make_events):

@@ -527,6 +527,14 @@ def test_a_row_that_was_trained_again_is_replaced(tmp_path):
     assert len(path.read_text().splitlines()) == 3
 
 
+@pytest.mark.parametrize("content", ["", "\x00", "epoch\n1\n", "epoch,seconds,data_share\n1,2,x\n", "epoch\n1,2,3\n"])
+def test_rubbish_in_the_metrics_of_a_run_is_one_error(tmp_path, content):
+    path = tmp_path / "metrics.csv"
+    path.write_text(content)
+    with pytest.raises(Event2VecError, match=r"metrics.csv: is no table of a run's epochs"):
+        read_rows(path)
+
+
 def widen(state):
     name = next(name for name in state["state_dict"] if name.endswith("head.linear.bias"))
     state["state_dict"][name] = torch.zeros(9)

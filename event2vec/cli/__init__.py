@@ -1,17 +1,19 @@
 """The command line: one file for each verb. The only code that prints or exits."""
 
 import difflib
+import math
 import os
 import re
 import sys
 import warnings
+from argparse import ArgumentTypeError
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from event2vec import __version__
-from event2vec.names import printable, shorten
+from event2vec.names import printable, shorten, shown
 
 DEBUG = "EVENT2VEC_DEBUG"  # set, it shows where in the program an unexpected error came from
 
@@ -63,6 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if DEBUG in os.environ:
             raise
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            say("event2vec: there is not enough memory for this. A smaller model, batch or recording needs less")
+            return 2
         what = shorten(f"{type(error).__name__}: {error}".partition("\n")[0], 300)
         say(
             f"event2vec: this should not happen: {what}. Please report it, with what {DEBUG}=1 in the environment shows"
@@ -77,8 +82,10 @@ class Help(DefaultHelpFormatter):
         return "\n".join(indent + line for line in text.strip().splitlines())
 
     def _get_help_string(self, action: Any) -> str:
-        """jsonargparse says '(default: null)' where there is none."""
-        return str(action.help) if action.default is None else super()._get_help_string(action)
+        """jsonargparse says '(default: null)' where there is none, and names the functions that read options."""
+        if action.default is None:
+            return str(action.help)
+        return str(super()._get_help_string(action)).replace("type: %(type)s, ", "")
 
 
 class Parser(ArgumentParser):
@@ -88,8 +95,13 @@ class Parser(ArgumentParser):
     options: ClassVar[list[str]] = []  # of that verb
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        # Values are read as JSON: YAML would make an aliased list larger than memory, and a date of 2024-01-01.
-        super().__init__(*arguments, formatter_class=Help, parser_mode="json", **settings)
+        super().__init__(*arguments, formatter_class=Help, **settings)
+
+    def add_argument(self, *names: Any, **settings: Any) -> Any:
+        """jsonargparse would read numbers as YAML, in which few characters make a list larger than memory."""
+        if settings.get("type") in (int, float):
+            settings["type"] = whole_number if settings["type"] is int else number
+        return super().add_argument(*names, **settings)
 
     def parse(self, arguments: list[str]) -> Namespace:
         """jsonargparse takes --data.clustering, a slip, for a part of --data; here it is an unknown option."""
@@ -99,7 +111,7 @@ class Parser(ArgumentParser):
         return self.parse_args(arguments)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        message = " ".join(message.split()).rstrip(".")
+        message = " ".join(message.split()).rstrip(".").removeprefix("argument ")
         verb = Parser.verb
         # jsonargparse puts the verb before its own names: prepare.out is OUT or --out to the person who types it.
         if verb and re.search(rf"(required: |Parser key \"){verb}\.", message):
@@ -111,6 +123,22 @@ class Parser(ArgumentParser):
         message = printable(shorten(message, 300))
         print(f"event2vec: {message}{end} See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
         sys.exit(2)
+
+
+def whole_number(text: str | int) -> int:
+    """The type of an option. Numbers come here too: jsonargparse checks once more what was read."""
+    if not re.fullmatch(r"[-+]?\d{1,15}", str(text).strip()):
+        raise ArgumentTypeError(f"must be a whole number, got {shown(text)}")
+    return int(text)
+
+
+def number(text: str | float) -> float:
+    try:
+        if math.isfinite(float(text)):
+            return float(text)
+    except ValueError:
+        pass
+    raise ArgumentTypeError(f"must be a number, got {shown(text)}")
 
 
 def build_parser(wanted: str) -> Parser:

@@ -38,10 +38,10 @@ def run(options: Namespace) -> int:
 
     runs = [Path(name) for name in options.runs]
     folder = Path(options.out) if options.out else runs[0] / "figures"
-    models = dict(zip(_names(runs), map(load_any_model, runs), strict=True))
+    loaded = [load_any_model(run) for run in runs]  # before names: what is no run may have none
+    models = dict(zip(_names(runs), loaded, strict=True))
     similar = draw_embedding_maps(models, folder / "embedding.png")
     first = next(iter(models.values()))
-    _draw_curves(runs[0], folder)
     problem = None
     try:
         _draw_samples(runs[0], folder, options)
@@ -55,6 +55,7 @@ def run(options: Namespace) -> int:
             )
             draw_evaluation(runs[0], evaluation, folder / "confusion.png")
             _draw_recordings(first, runs[0], folder, options)
+        _draw_curves(runs[0], folder)
     except Event2VecError as error:
         problem = error
     if options.json:

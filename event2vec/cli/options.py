@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.names import shown
+from event2vec.names import shorten, shown
 
 if TYPE_CHECKING:
     from event2vec.events import Sensor
@@ -31,7 +31,7 @@ def parse_sensor(text: str | None) -> "Sensor | None":
     try:
         return Sensor.parse(text) if text else None
     except ValueError as error:
-        raise Event2VecError(f"--sensor: {error}") from None
+        raise Event2VecError(f"--sensor: {shorten(str(error), 200)}") from None
 
 
 def add_workers_option(parser: ArgumentParser, work: str = "prepare a data set") -> None:
