@@ -239,7 +239,10 @@ def _finished(folder: Path, plan: str) -> Report:
         raise FileError(
             folder, "exists already, from other data or with other options. Remove it or choose another --out"
         )
-    rejected, warnings = ([Note(*note) for note in store.facts[kind]] for kind in ("rejected", "warnings"))
+    try:
+        rejected, warnings = ([Note(*note) for note in store.facts[kind]] for kind in ("rejected", "warnings"))
+    except (KeyError, TypeError):
+        raise FileError(folder, "does not say what was rejected. Remove the folder and prepare it again") from None
     return Report(store, tuple(rejected), tuple(warnings))
 
 

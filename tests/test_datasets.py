@@ -3,6 +3,7 @@
 import os
 import struct
 import tarfile
+from pathlib import Path
 
 import encoders
 import numpy as np
@@ -119,6 +120,18 @@ def test_words_come_from_their_folders(tmp_path):
     (tmp_path / "DVS-Lip" / "test" / "zebra").mkdir()
     with pytest.raises(Event2VecError, match="not zebra"):
         open_dataset("dvs_lip", tmp_path, "test")
+
+
+@pytest.mark.parametrize("name", ["\udcff", "two\nlines", "\x1b[2J"])
+def test_a_folder_that_cannot_name_a_class_is_refused(tmp_path, name):
+    for dataset, base in (("dvs_lip", "lip/train"), ("folder", "mine")):
+        for word in ("about", name):
+            (tmp_path / base / word).mkdir(parents=True)
+            encoders.npy(tmp_path / base / word / "0.npy")
+        (tmp_path / "lip/test").mkdir(exist_ok=True)
+        with pytest.raises(Event2VecError, match=r"names a class, and cannot: .* Rename the folder") as caught:
+            open_dataset(dataset, tmp_path / Path(base).parts[0], "train")
+        assert str(caught.value).isprintable()
 
 
 def test_nmnist_as_shared(shared_data, tmp_path):
