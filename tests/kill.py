@@ -81,7 +81,7 @@ def _converted(trial: Path) -> dict[str, str]:
 
 VERBS = {
     "prepare": Verb("prepare folder --root ../common/data --out store --workers 2", "store", _store),
-    "train": Verb("train ../common/recipe.yaml --data ../common/data --out run --workers 2", "run", _run),
+    "train": Verb("train ../common/recipe.yaml --data ../common/data --out run --workers 1", "run", _run),
     "report": Verb("report ../common/run --repeats 1 --out report.html", "report.html", _page),
     "convert": Verb("convert ../common/long.npz out.aedat4", "out.aedat4", _converted),
 }
