@@ -190,6 +190,8 @@ def _worker_error(error: Exception) -> Event2VecError | None:
 
 def _check_checkpoint(path: Path, learner: Learner) -> None:
     """Lightning looks at a checkpoint piece by piece, and each of its errors would be another."""
+    if not path.is_file():  # a pipe would block
+        raise _misfit(path, "it is not a file")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # damage shows in many ways

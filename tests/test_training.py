@@ -573,6 +573,14 @@ def test_a_checkpoint_that_does_not_fit_the_run_is_one_error(whole, tmp_path, da
     assert len(str(caught.value)) < 400
 
 
+def test_a_pipe_in_the_place_of_a_checkpoint_does_not_block(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "checkpoints" / "last.ckpt").unlink()
+    os.mkfifo(run / "checkpoints" / "last.ckpt")
+    with pytest.raises(Event2VecError, match=r"last.ckpt: does not fit the run: it is not a file"):
+        resume_run(run)
+
+
 def test_what_a_process_that_reads_ahead_met_is_one_line(tmp_path):
     recordings = [(make_recording(60, seed=index), index % 3) for index in range(8)]
     store = EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b", "c"])
