@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from event2vec.embedding import normalised_coordinates, normalised_intervals
 from event2vec.errors import Event2VecError, FileError
@@ -78,26 +78,24 @@ def probe(
         if split not in store.splits:
             raise FileError(store.folder, f"has no recordings in the split '{split}', which probing needs")
     depths: list[int | None] = [None, *layers]
-    trained: list[list[float]] = [[] for _ in depths]
-    logistic: list[list[float]] = [[] for _ in depths]
     rounds = 1 if sampling.repeatable else repeats
+    parts = {split: store.split(split) for split in ("train", "test")}
+    repeated = []
     for repeat in range(rounds):
-        parts = {split: store.split(split) for split in ("train", "test")}
         told = _Told(progress, sum(map(len, parts.values())), repeat, rounds)
-        features = {
-            split: extract(model, part, sampling, depths, 2 * repeat + number, told)
-            for number, (split, part) in enumerate(parts.items())
-        }
-        for number in range(len(depths)):
-            train, test = standardise(features["train"][number], features["test"][number])
-            given = (train, parts["train"].labels, test, parts["test"].labels)
-            trained[number].append(train_head(*given, training or HeadTraining(), seeded(SEED, repeat, HEADS)))
-            logistic[number].append(fit_logistic(*given))
-    names = ["raw events" if blocks is None else "event2vec" for blocks in depths]
-    rows = zip(names, depths, trained, logistic, strict=True)
-    return [
-        ProbeRow(name, blocks, Accuracies(tuple(one)), Accuracies(tuple(other))) for name, blocks, one, other in rows
-    ]
+        features = (
+            extract(model, part, sampling, depths, 2 * repeat + number, told)
+            for number, part in enumerate(parts.values())
+        )
+        repeated.append([standardise(train, test) for train, test in zip(*features, strict=True)])
+    rows = []
+    for blocks, pairs in zip(depths, zip(*repeated, strict=True), strict=True):
+        train, test = (np.stack(side) for side in zip(*pairs, strict=True))
+        given = (train, parts["train"].labels, test, parts["test"].labels)
+        trained = train_heads(*given, training or HeadTraining(), seeded(SEED, 0, HEADS))
+        name = "raw events" if blocks is None else "event2vec"
+        rows.append(ProbeRow(name, blocks, Accuracies(trained), Accuracies(fit_logistic(*given))))
+    return rows
 
 
 class _Told:
@@ -148,35 +146,45 @@ def standardise(train: NDArray[np.float64], test: NDArray[np.float64]) -> tuple[
     return (train - mean) / spread, (test - mean) / spread
 
 
-def train_head(
+def train_heads(
     train: NDArray[np.float64],
     labels: NDArray[np.int64],
     test: NDArray[np.float64],
     truth: NDArray[np.int64],
     config: HeadTraining,
     generator: torch.Generator,
-) -> float:
-    """Accuracy of a linear layer on frozen features, trained by gradient descent. On the CPU: it is small."""
+) -> tuple[float, ...]:
+    """Accuracy of a linear layer on frozen features, trained by gradient descent, for each repeat (first axis).
+
+    All repeats are trained side by side, each as if alone: many small steps take most of their time to begin. On the
+    CPU, since layers are small.
+    """
     features, targets = torch.from_numpy(train).float(), torch.from_numpy(labels)
-    head = nn.Linear(features.shape[1], int(max(labels.max(), truth.max())) + 1)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    optimizer = torch.optim.AdamW(head.parameters(), lr=config.learning_rate, weight_decay=0.0)
-    steps = max(math.ceil(len(features) / config.batch), config.steps)
+    repeats, count, dim = features.shape
+    classes = int(max(labels.max(), truth.max())) + 1
+    weight = torch.zeros(repeats, dim, classes, requires_grad=True)
+    bias = torch.zeros(repeats, 1, classes, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight, bias], lr=config.learning_rate, weight_decay=0.0)
+    steps = max(math.ceil(count / config.batch), config.steps)
+    which = torch.arange(repeats)[:, None]
     with torch.autocast("cpu", enabled=False):  # what the network runs in is not for its judge
         for step in range(config.epochs * steps):
             optimizer.param_groups[0]["lr"] = config.rate(step / steps)
-            rows = torch.randint(len(features), (min(config.batch, len(features)),), generator=generator)
+            rows = torch.randint(count, (repeats, min(config.batch, count)), generator=generator)
             optimizer.zero_grad()
-            F.cross_entropy(head(features[rows]), targets[rows]).backward()
+            logits = torch.baddbmm(bias, features[which, rows], weight)
+            loss = F.cross_entropy(logits.flatten(0, 1), targets[rows].flatten())
+            (repeats * loss).backward()  # the sum over repeats of their means
             optimizer.step()
-        answers = head(torch.from_numpy(test).float()).argmax(dim=1).numpy()
-    return float((answers == truth).mean())
+        answers = torch.baddbmm(bias, torch.from_numpy(test).float(), weight).argmax(dim=2).numpy()
+    return tuple(float(share) for share in (answers == truth).mean(axis=1))
 
 
 def fit_logistic(
     train: NDArray[np.float64], labels: NDArray[np.int64], test: NDArray[np.float64], truth: NDArray[np.int64]
-) -> float:
+) -> tuple[float, ...]:
+    """The same for logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
-    return float(LogisticRegression(max_iter=2000).fit(train, labels).score(test, truth))
+    pairs = zip(train, test, strict=True)
+    return tuple(float(LogisticRegression(max_iter=2000).fit(one, labels).score(other, truth)) for one, other in pairs)

@@ -46,7 +46,7 @@ def learn_and_look(shell, recipe, data):
     shell("report", "run")
     assert "Watch it read" in (shell.folder / "run/report.html").read_text("utf-8")
     shell("figures", "run", "--recordings", "1")
-    shell("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32")
+    shell("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32", "--repeats", "2")
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def nmnist(shared_data, tmp_path):
     return top
 
 
-def test_every_verb_runs_on_nmnist(shell, nmnist):
+def test_every_verb_runs_on_nmnist(shell, nmnist, shared_data):
     learn_and_look(shell, "nmnist", nmnist)
     file = next(nmnist.glob("Test/3/*"))
     assert json.loads(shell("predict", "run", file, "--json"))[0]["name"] in "0123456789"
@@ -70,6 +70,7 @@ def test_every_verb_runs_on_nmnist(shell, nmnist):
     shell("convert", file, "digit.h5")
     table = ("--recipe", "nmnist", "--data", nmnist, "--out", "tables", "--seeds", "1", "--workers", "1")
     shell("experiment", "sharing", *table, "--epochs", "1")
+    shell("import", shared_data / "golden/dvs_gesture.ckpt", "--recipe", "dvs_gesture", "--out", "imported")
     shell("benchmark", "data")
     shell("demo", "--epochs", "1")
     assert shell.ran == set(VERBS)
