@@ -38,7 +38,7 @@ CLASSES = (
 )
 PUBLISHED = "https://research.ibm.com/interactive/dvsgesture"
 AGAIN = "Unpack the data set again"
-LARGEST_TABLE = 2**20  # bytes of a list of files or gestures; they have hundreds
+LARGEST_TABLE = 2**16  # bytes of a list of files or gestures; they have hundreds
 LONGEST_NAME = 200
 
 
