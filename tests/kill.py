@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from conftest import make_recording
@@ -31,7 +32,7 @@ RECIPE = """
 data: {dataset: folder, workers: 2}
 sampling: {method: clusters, length: 24}
 model: {dim: 16, hidden: 16, heads: 2, blocks: 1}
-training: {epochs: 2, batch: 4, checkpoint_steps: 2}
+training: {epochs: 4, batch: 4, checkpoint_steps: 2}
 trainer: {accelerator: cpu, devices: 1}
 """
 
@@ -101,49 +102,65 @@ def make_common(root: Path, with_run: bool) -> None:
 
 
 @contextmanager
-def begun(trial: Path, command: str, mark: str) -> Iterator[subprocess.Popen[str]]:
-    """A command as users start it, in the folder of a trial and with a cache of its own there."""
+def begun(trial: Path, command: str, mark: str = "") -> Iterator[tuple[subprocess.Popen[bytes], IO[str]]]:
+    """A command as users start it, in the folder of a trial and with a cache of its own there; and what it says."""
     # One thread: on a busy machine several would mostly wait for each other.
     environment = os.environ | {"EVENT2VEC_CACHE": str(trial / "cache"), MARK: mark, "OMP_NUM_THREADS": "1"}
     arguments = [sys.executable, "-m", "event2vec", *shlex.split(command)]
-    with subprocess.Popen(
-        arguments, cwd=trial, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as process:
-        yield process
+    with (
+        tempfile.TemporaryFile("w+") as said,  # no pipe: processes that outlive the command would keep it open
+        subprocess.Popen(arguments, cwd=trial, env=environment, stdout=subprocess.DEVNULL, stderr=said) as process,
+    ):
+        yield process, said
 
 
 def _finish(trial: Path, command: str) -> tuple[int, str]:
-    with begun(trial, command, "") as process:
-        _, said = process.communicate()
-    return process.returncode, said
+    with begun(trial, command) as (process, said):
+        process.wait()
+        said.seek(0)
+        return process.returncode, said.read()
 
 
-def measure(verb: Verb, trial: Path) -> tuple[dict[str, str], float, float]:
-    """What the command leaves when nothing disturbs it, when its first file appears, and when it ends."""
+@dataclass(frozen=True)
+class Times:
+    """When an undisturbed command has made its first file, the name of its result, and its end; in seconds."""
+
+    first_file: float
+    result: float
+    end: float
+
+
+def measure(verb: Verb, trial: Path) -> tuple[dict[str, str], Times]:
+    """What the command leaves when nothing disturbs it, and how long it takes."""
     trial.mkdir()
     start = time.monotonic()
-    with begun(trial, verb.command, "") as process:
-        wait_for_first_file(trial, process)
-        appeared = time.monotonic() - start
-        _, said = process.communicate()
-    if process.returncode != 0:
-        raise Failed(f"the command does not work undisturbed: exit code {process.returncode}: {said}")
-    return verb.results(trial), appeared, time.monotonic() - start
+    with begun(trial, verb.command) as (process, said):
+        times = []
+        for pattern in ("*", verb.out):
+            wait_for_file(process, pattern)
+            times.append(time.monotonic() - start)
+        process.wait()
+        times.append(time.monotonic() - start)
+        said.seek(0)
+        if process.returncode != 0:
+            raise Failed(f"the command does not work undisturbed: exit code {process.returncode}: {said.read()}")
+    return verb.results(trial), Times(*times)
 
 
-def wait_for_first_file(trial: Path, process: subprocess.Popen[str]) -> None:
-    while process.poll() is None and not any(trial.iterdir()):
+def wait_for_file(process: subprocess.Popen[bytes], pattern: str) -> None:
+    """Until the command has made a file of this name, or has ended."""
+    trial = Path(f"/proc/{process.pid}/cwd").resolve()
+    while process.poll() is None and not any(trial.glob(pattern)):
         time.sleep(0.001)
 
 
-def kill_once(verb: Verb, trial: Path, wait: Callable[[subprocess.Popen[str]], None]) -> str:
+def kill_once(verb: Verb, trial: Path, wait: Callable[[subprocess.Popen[bytes]], None]) -> str:
     """Kill the command after `wait`, see that its workers end too, do what a user would do; gives what was left."""
     trial.mkdir()
     mark = str(trial)
-    with begun(trial, verb.command, mark) as process:
+    with begun(trial, verb.command, mark) as (process, _):
         wait(process)
         process.send_signal(signal.SIGKILL)
-        process.communicate()
     _see_that_all_ended(mark)
     left = ", ".join(sorted(str(path.relative_to(trial)) for path in trial.glob("*"))) or "nothing"
     code, said = _finish(trial, verb.command)
@@ -159,7 +176,9 @@ def _see_that_all_ended(mark: str) -> None:
     deadline = time.monotonic() + SECONDS_TO_END
     while alive := processes_of(mark):
         if time.monotonic() > deadline:
-            raise Failed(f"processes {alive} outlived the one that was killed")
+            for pid in alive:
+                os.kill(pid, signal.SIGKILL)
+            raise Failed(f"{len(alive)} processes outlived the one that was killed")
         time.sleep(0.02)
 
 
@@ -184,16 +203,19 @@ def compare(verb: Verb, trial: Path, expected: dict[str, str]) -> None:
         raise Failed(f"left behind: {', '.join(str(path.relative_to(trial)) for path in leftovers)}")
 
 
-def moment(name: str, seed: int, number: int, appeared: float, ended: float) -> Callable[[subprocess.Popen[str]], None]:
-    """Every second one anywhere in the command's time, the others after its first file: most of them soon after."""
+def moment(name: str, seed: int, number: int, times: Times) -> Callable[[subprocess.Popen[bytes]], None]:
+    """In turn: anywhere in the command's time; soon after its first file; after its result has its name."""
     share = float(np.random.default_rng((seed, number, *name.encode())).random())
 
-    def wait(process: subprocess.Popen[str]) -> None:
-        if number % 2:
-            time.sleep(share * ended)
+    def wait(process: subprocess.Popen[bytes]) -> None:
+        if number % 3 == 0:
+            time.sleep(share * times.end)
+        elif number % 3 == 1:
+            wait_for_file(process, "*")
+            time.sleep(0.001 ** (1 - share) * (times.end - times.first_file) ** share)
         else:
-            wait_for_first_file(Path(f"/proc/{process.pid}/cwd").resolve(), process)
-            time.sleep(0.001 ** (1 - share) * (ended - appeared) ** share)
+            wait_for_file(process, VERBS[name].out)
+            time.sleep(share * (times.end - times.result))
 
     return wait
 
@@ -216,11 +238,11 @@ def main() -> int:
 
 def _kill_often(name: str, root: Path, seed: int, numbers: range) -> int:
     verb, failures = VERBS[name], 0
-    expected, appeared, ended = measure(verb, root / f"{name}-undisturbed")
+    expected, times = measure(verb, root / f"{name}-undisturbed")
     for number in numbers:
         trial = root / f"{name}-{number}"
         try:
-            left = kill_once(verb, trial, moment(name, seed, number, appeared, ended))
+            left = kill_once(verb, trial, moment(name, seed, number, times))
             compare(verb, trial, expected)
             _tell(f"{name} {number}: the kill left {left}; the same at the end")
         except Failed as failure:

@@ -1,10 +1,10 @@
 """Kills at moments that matter, for real: the same command then ends with the same bytes. `make kill` has many more."""
 
 import sys
-from pathlib import Path
+from functools import partial
 
 import pytest
-from kill import VERBS, compare, kill_once, make_common, measure, wait_for_first_file
+from kill import VERBS, compare, kill_once, make_common, measure, wait_for_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")]
 
@@ -14,18 +14,6 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("kill")
     make_common(root, with_run=False)
     return root
-
-
-def until(pattern):
-    """The moment at which a file of this name is there."""
-
-    def wait(process):
-        trial = Path(f"/proc/{process.pid}/cwd").resolve()
-        wait_for_first_file(trial, process)
-        while process.poll() is None and not any(trial.glob(pattern)):
-            pass
-
-    return wait
 
 
 @pytest.mark.parametrize(
@@ -38,8 +26,8 @@ def until(pattern):
 )
 def test_the_same_command_ends_with_the_same_bytes_after_a_kill(root, name, moments):
     verb = VERBS[name]
-    expected, _, _ = measure(verb, root / f"{name}-undisturbed")
+    expected, _ = measure(verb, root / f"{name}-undisturbed")
     for number, pattern in enumerate(moments):
         trial = root / f"{name}-{number}"
-        kill_once(verb, trial, until(pattern))
+        kill_once(verb, trial, partial(wait_for_file, pattern=pattern))
         compare(verb, trial, expected)
