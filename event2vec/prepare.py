@@ -331,9 +331,11 @@ def _run(tasks: list[_Task], workers: int, progress: Callable[[int, int], None])
 def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[int]:
     # Spawned, not forked: torch and eventcv run threads of their own, which a fork would leave half alive.
     others = set(active_children())
-    pool = ProcessPoolExecutor(min(workers, len(tasks)), get_context("spawn"), initializer=_start_worker)
+    pool = ProcessPoolExecutor(
+        min(workers, len(tasks)), get_context("spawn"), initializer=_start_worker, initargs=(tasks,)
+    )
     try:
-        for future in as_completed([pool.submit(_work, task) for task in tasks]):
+        for future in as_completed([pool.submit(_work_on, number) for number in range(len(tasks))]):
             yield future.result()
     except KeyboardInterrupt:
         for worker in set(active_children()) - others:
@@ -348,19 +350,25 @@ def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[int]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _start_worker() -> None:
+_TASKS: list[_Task] = []  # in a worker: all there are, so that only their numbers travel
+
+
+def _start_worker(tasks: list[_Task]) -> None:
     import torch
 
     end_with_parent()
+    _TASKS[:] = tasks
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pool
     torch.set_num_threads(1)
 
 
-def _work(task: _Task) -> int:
-    """Read the recordings of one part. Each appears in the part's store or among its rejected.
+def _work_on(number: int) -> int:
+    """Numbers alone travel: Ctrl-C in the middle of a long message would leave the parent waiting for ever."""
+    return _work(_TASKS[number])
 
-    Gives their number and no more: a worker that Ctrl-C ends in the middle of a long answer leaves the parent waiting.
-    """
+
+def _work(task: _Task) -> int:
+    """Read the recordings of one part, and give their number. Each appears in its store or among its rejected."""
     dataset = task.dataset
     rejected: list[tuple[str, str]] = []
     warnings: list[tuple[str, str]] = []

@@ -148,7 +148,7 @@ def make_run(folder: Path) -> None:
     run.mkdir()
     facts = {"task": "train", "data": "store", "source": None, "init": None, "environment": {"threads": 1}}
     (run / "run.json").write_text(json.dumps(facts, indent=2))
-    (run / "metrics.csv").write_text("epoch,loss,accuracy,seconds,data_share\n0,2.5,0.1,1.5,0.01\n1,1.25,0.5,1.5,\n")
+    (run / "metrics.csv").write_text("epoch,loss,accuracy,seconds,data_share\n0,2.5,0.1,1.5,0.01\n1,1.25,,1.5,0.01\n")
     shutil.copy(RECIPES / "digits.yaml", run / "recipe.yaml")
 
 

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+import torch
 from conftest import SMALL, assert_same, make_recording
 
 from event2vec import Event2VecError, EventStore, Recipe, build_model, cluster_events, load_model, load_recipe

@@ -55,7 +55,7 @@ def read(path, random):
             held.append(bytearray(b"x") * (10 << 20))
             time.sleep(0.01)
     if number in (13, 15):
-        raise Event2VecError("two\\nlines")
+        raise Event2VecError("y" * 600)
     if number == 14:
         raise SystemExit(2)
     if number % 2:
