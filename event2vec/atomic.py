@@ -6,6 +6,7 @@ process left there is removed by the next one that writes beside it.
 
 import ctypes
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -19,6 +20,7 @@ from event2vec.errors import Busy, FileError, naming_a_full_disk
 from event2vec.locks import LOCK, own
 
 SUFFIX = ".writing"
+OURS = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(SUFFIX)}", re.DOTALL)
 
 
 @contextmanager
@@ -53,19 +55,36 @@ def move(source: Path, target: Path) -> None:
 
 def clear_leftovers(folder: Path) -> None:
     """Remove what killed processes left half written in this folder. What a living one writes is locked, and stays."""
-    found = list(folder.glob(f".*{SUFFIX}"))
+    found = [work for work in folder.glob(f".*{SUFFIX}") if _is_ours(work)]
     if not found or not _has_locks(folder):
         return
     for work in found:
         with suppress(FileError, OSError), own(work):
-            name = work.name.removesuffix(SUFFIX)[1:].rpartition(".")[0]
+            name = _name_of(work)
             if (work / "old").exists() and not (folder / name).exists():
                 os.rename(work / "old", folder / name)  # killed between the two steps of replacing it
             empty(work)
 
 
+def _is_ours(work: Path) -> bool:
+    """Whether a folder with this ending is one of ours: a user may have others, which stay as they are."""
+    if not OURS.fullmatch(work.name) or work.is_symlink() or not work.is_dir():
+        return False
+    try:
+        return {path.name for path in work.iterdir()} <= {LOCK, "old", _name_of(work)}
+    except OSError:  # it cannot be read, or its writer has just ended
+        return False
+
+
+def _name_of(work: Path) -> str:
+    """What is being written in a folder of ours."""
+    match = OURS.fullmatch(work.name)
+    assert match
+    return match[1]
+
+
 def _has_locks(folder: Path) -> bool:
-    with own(folder / f".{secrets.token_hex(4)}{SUFFIX}") as locked:
+    with own(folder / f".locks.{secrets.token_hex(4)}{SUFFIX}") as locked:
         return locked
 
 
@@ -120,8 +139,6 @@ def _settle(path: Path, work: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    if path.is_dir() and sys.platform == "win32":
-        return  # folders cannot be opened there
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,17 +1,19 @@
 """One process at a time in a folder, by a lock that ends with its owner however that ends."""
 
+import fcntl
 import os
 import socket
-import sys
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
-from event2vec.errors import Busy, naming_a_full_disk
+from event2vec.errors import Busy, FileError, naming_a_full_disk
 
 LOCK = ".lock"  # in the folder that it locks, so that both appear, move and vanish together
+TRIES = 1000  # each is lost only where another process removes the folder between two steps of this one
 
 
 @contextmanager
@@ -33,13 +35,15 @@ def own(folder: Path) -> Iterator[bool]:
 
 
 def _take(folder: Path) -> tuple[TextIO, bool]:
-    while True:
+    problem = "cannot be locked"
+    for _ in range(TRIES):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = (folder / LOCK).open("a+", encoding="utf-8")  # to write: NFS locks no other files
-        except (FileNotFoundError, FileExistsError):
-            if folder.is_file():
-                raise
+            file = _open(folder / LOCK)
+        except (FileNotFoundError, FileExistsError) as error:
+            if _is_in_the_way(folder):
+                raise FileError(folder, "exists and is not a folder. Move it or choose another place") from None
+            problem = f"cannot be made: {error.strerror}"
             continue  # the folder went with its last owner
         try:
             locked = _lock(file)
@@ -50,18 +54,31 @@ def _take(folder: Path) -> tuple[TextIO, bool]:
             file.seek(0)
             owner = file.read().strip() or "another process"
             file.close()
-            raise Busy(folder, f"{owner} is at work on it. Wait until it has ended") from None
+            raise Busy(folder, f"in use by {owner}; wait for it to finish") from None
         except BaseException:
             file.close()
             raise
         file.close()  # its owner removed it before the lock was ours
+    raise FileError(folder, problem)
+
+
+def _is_in_the_way(path: Path) -> bool:
+    """Whether something stands there that is not a folder; one look, for a folder may come and go meanwhile."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    return not path.is_dir() if stat.S_ISLNK(mode) else not stat.S_ISDIR(mode)
+
+
+def _open(path: Path) -> TextIO:
+    """To write: NFS locks no other files. A link is not followed: its target is not ours to make."""
+    if path.is_symlink() or (path.exists() and not stat.S_ISREG(path.stat().st_mode)):
+        raise FileError(path, "is in the way of a lock: it is not a file. Remove it")
+    return path.open("a+", encoding="utf-8")
 
 
 def _lock(file: TextIO) -> bool:
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -80,5 +97,5 @@ def _is_named(file: TextIO, path: Path) -> bool:
 
 def _sign(file: TextIO) -> None:
     file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()}, since {time.strftime('%Y-%m-%d %H:%M:%S')},")
+    file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
     file.flush()

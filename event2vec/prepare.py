@@ -214,7 +214,7 @@ def _alone(folder: Path, plan: str, tasks: Sequence["_Task"], progress: Callable
                 if _plan_of(folder) not in (None, plan):
                     raise
                 if not told:
-                    warn(f"{busy}; what it prepares will be used here", Event2VecWarning, stacklevel=2)
+                    warn(f"{busy}. What it prepares will be used here", Event2VecWarning, stacklevel=2)
                 told = True
             progress(*_count_done(tasks))
             time.sleep(SECONDS_BETWEEN_LOOKS)

@@ -5,6 +5,7 @@ import stat
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from conftest import SMALL, make_recording
 
 from event2vec import EventStore, ModelConfig, build_model, save_model, write_events
 from event2vec.atomic import SUFFIX, clear_leftovers, whole_file, whole_folder
-from event2vec.errors import DiskFull
+from event2vec.errors import DiskFull, FileError, naming_a_full_disk
 
 WRITE_AND_STOP = """
 import sys
@@ -72,6 +73,29 @@ def test_other_hidden_folders_stay(tmp_path):
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     clear_leftovers(tmp_path)
     assert (tmp_path / ".git" / "objects").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        (".my.writing", "notes"),  # not named as ours
+        (".my.writing", "my"),
+        (".draft.01234567.writing", "chapter"),  # named as ours, and holding something else
+        (".draft.01234567.writing", "old.txt"),
+        (".draft.0123456Z.writing", "draft"),
+        (".01234567.writing", "old"),
+    ],
+)
+def test_folders_of_others_that_end_like_ours_stay(tmp_path, name, inside):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / inside).write_text("mine")
+    (tmp_path / ".empty.writing").mkdir()
+    (tmp_path / ".file.01234567.writing").write_text("mine")
+    (tmp_path / ".link.01234567.writing").symlink_to(tmp_path / name)
+    before = sorted(tmp_path.rglob("*"))
+    clear_leftovers(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / name / inside).read_text() == "mine"
 
 
 def test_a_folder_is_there_at_every_moment_of_its_replacement(tmp_path):
@@ -197,3 +221,18 @@ def test_other_failures_keep_their_own_words(small_disk):
     with suppress(FileNotFoundError), whole_file(small_disk.folder / "file"):
         pass
     assert list(small_disk.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "no"), OSError(30, "read-only"), NotADirectoryError(20, "no"), FileError("a", "b")]
+)
+def test_an_error_that_names_its_cause_is_not_taken_for_a_full_disk(error):
+    """Some file systems, such as those of the kernel and of CDs, always say that nothing is free."""
+    with pytest.raises(type(error)) as kept, naming_a_full_disk(Path("/proc/file")):
+        raise error
+    assert kept.value is error
+
+
+def test_an_error_without_a_cause_is_judged_by_the_room_that_is_left():
+    with pytest.raises(DiskFull), naming_a_full_disk(Path("/proc/file")):
+        raise RuntimeError("failed")

@@ -5,10 +5,12 @@ import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from event2vec.errors import Busy
+from event2vec import write_events
+from event2vec.errors import Busy, FileError
 from event2vec.locks import LOCK, own
 
 HOLD = """
@@ -22,7 +24,7 @@ with own(Path(sys.argv[1])):
 COUNT = """
 import sys, time
 from pathlib import Path
-from event2vec.errors import Busy
+from event2vec.errors import Busy, FileError
 from event2vec.locks import own
 folder, counter = Path(sys.argv[1]), Path(sys.argv[2])
 for _ in range(100):
@@ -52,7 +54,8 @@ def test_a_second_process_hears_who_is_at_work_and_since_when(holder, tmp_path):
     with pytest.raises(Busy) as refusal, own(tmp_path / "folder"):
         pass
     expected = (
-        rf"process {holder.pid} on {re.escape(socket.gethostname())}, since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d, is at"
+        rf"folder: in use by process {holder.pid} on {re.escape(socket.gethostname())} since "
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d; wait for it to finish"
     )
     assert re.search(expected, str(refusal.value))
 
@@ -72,6 +75,51 @@ def test_what_is_in_the_folder_stays_and_the_lock_goes(tmp_path):
         with pytest.raises(Busy, match=f"process {os.getpid()}"), own(tmp_path / "folder"):
             pass
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["work"]
+
+
+def pipe(folder):
+    os.mkfifo(folder / "place")
+    return folder / "place"
+
+
+def link_to_nothing(folder):
+    (folder / "place").symlink_to(folder / "missing" / "deeper")
+    return folder / "place"
+
+
+def below_a_link_to_nothing(folder):
+    return link_to_nothing(folder) / "below"
+
+
+PLACES = {
+    "a pipe": (pipe, "place: exists and is not a folder"),
+    "a file": (lambda folder: Path(__file__), "exists and is not a folder"),
+    "a link to nothing": (link_to_nothing, "place: exists and is not a folder"),
+    "below a link to nothing": (below_a_link_to_nothing, "below: cannot be made: File exists"),
+    "a device": (lambda folder: Path("/dev/null"), "/dev/null: exists and is not a folder"),
+    "where nothing can be made": (lambda folder: Path("/proc/run"), "/proc/run: cannot be made: No such file"),
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_cannot_be_a_folder_is_refused_at_once(kind, tmp_path):
+    make, message = PLACES[kind]
+    with pytest.raises(FileError, match=message), own(make(tmp_path)):
+        pass
+
+
+@pytest.mark.parametrize("target", ["missing/deeper", "file"])
+def test_a_link_in_the_place_of_the_lock_is_not_followed(target, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / LOCK).symlink_to(tmp_path / target)
+    with pytest.raises(FileError, match=r"\.lock: is in the way of a lock"), own(tmp_path / "folder"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_recording_that_cannot_be_written_is_an_error_at_once(tmp_path, make_events):
+    with pytest.raises(FileError, match="cannot be made: No such file"):
+        write_events("/proc/x.npz", make_events(10))
 
 
 def test_processes_that_take_turns_never_meet(tmp_path):

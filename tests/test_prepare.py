@@ -227,7 +227,9 @@ def test_a_store_that_another_process_prepares_is_waited_for(other_process, root
         told.append((done, total))
         other_process.send_signal(signal.SIGCONT)
 
-    with pytest.warns(Event2VecWarning, match=f"process {other_process.pid} on .*, since .* is at work on it"):
+    with pytest.warns(
+        Event2VecWarning, match=f"in use by process {other_process.pid} on .* since .*; wait for it to finish"
+    ):
         store = prepare(both(root), tmp_path / "store", progress=let_it_end).store
     assert other_process.wait() == 0, "its work was not taken from it"
     assert len(store) == 308
@@ -242,7 +244,7 @@ def test_what_another_process_prepares_is_taken_over_when_it_is_killed(other_pro
         other_process.kill()
         other_process.wait()
 
-    with pytest.warns(Event2VecWarning, match="is at work on it"):
+    with pytest.warns(Event2VecWarning, match="in use by process"):
         store = prepare(both(root), tmp_path / "store", progress=kill_it).store
     assert len(store) == 308
     assert "train-00000000" not in read, "the part that it had finished is not read again"
@@ -250,7 +252,7 @@ def test_what_another_process_prepares_is_taken_over_when_it_is_killed(other_pro
 
 
 def test_a_store_of_other_data_that_another_process_prepares_is_refused(other_process, root, tmp_path):
-    with pytest.raises(Event2VecError, match=f"process {other_process.pid} on .* is at work on it. Wait until"):
+    with pytest.raises(Event2VecError, match=f"in use by process {other_process.pid} on .*; wait for it to finish"):
         prepare(both(root)[:1], tmp_path / "store")
     assert other_process.poll() is None
 

@@ -640,7 +640,9 @@ def test_one_process_trains_in_a_run_at_a_time(store, whole):
     class Second(Watch):
         def step(self, at, loss):
             for enter in (lambda: resume_run(run), lambda: start_run(RECIPE, store, run, "train")):
-                with pytest.raises(Event2VecError, match=rf"process {os.getpid()} on .*, since .*, is at work on it"):
+                with pytest.raises(
+                    Event2VecError, match=rf"process {os.getpid()} on .* since .*; wait for it to finish"
+                ):
                     enter()
 
     run = whole.with_name("shared")
