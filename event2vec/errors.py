@@ -63,10 +63,10 @@ def naming_a_full_disk(path: Path) -> Iterator[None]:
     """Say so where writing `path` fails for want of room: libraries report that in many ways, or say only "failed"."""
     try:
         yield
-    except (Busy, DiskFull):
+    except Event2VecError:
         raise
     except Exception as error:
-        if has_no_room(error) or _free_bytes(path.parent) < ROOM:
+        if has_no_room(error) or (not _tells_another_cause(error) and _free_bytes(path.parent) < ROOM):
             raise DiskFull(path) from error
         raise
 
@@ -84,9 +84,14 @@ def has_no_room(error: Exception) -> bool:
     return number in NO_ROOM or any(os.strerror(code) in str(error) for code in NO_ROOM)  # some only quote the system
 
 
+def _tells_another_cause(error: Exception) -> bool:
+    """Whether the system itself said what is wrong; a failed write alone (EIO) may be for want of room."""
+    return isinstance(error, OSError) and error.errno not in (None, errno.EIO)
+
+
 def _free_bytes(folder: Path) -> int:
     try:
         disk = os.statvfs(folder)
-    except (OSError, AttributeError):  # Windows has no such call
+    except OSError:
         return ROOM
     return disk.f_bavail * disk.f_frsize
