@@ -1,26 +1,36 @@
 """Where a network runs: the device, the number type there, and what must be waited for or counted on it."""
 
+import os
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
 
 from event2vec.errors import Event2VecError
+from event2vec.names import excerpt, shown
 
 PRECISIONS = ("32-true", "bf16-mixed")
+RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # as launchers number processes
 
 
 def find_device(name: str | None = None) -> torch.device:
     """The device of this name, or the best that torch finds: a GPU of CUDA, then of Apple, then the CPU."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    if not re.fullmatch(r"cpu|cuda(:\d{1,2})?|mps", name):
+        raise Event2VecError(f"--device must be cpu, cuda, cuda:1 (or another number) or mps, got {shown(name)}")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)  # a name may be right and the device missing
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).partition("\n")[0]
-        raise Event2VecError(f"--device {name} does not work here: {reason}. Try cpu, cuda, cuda:1 or mps") from None
+        raise Event2VecError(f"--device {name} does not work here: {excerpt(error, 160)}. Try --device cpu") from None
     return device
+
+
+def is_first_rank() -> bool:
+    """Of processes that train together, one writes and speaks for all. One that trains alone is the first."""
+    return all(os.environ.get(name, "0") == "0" for name in RANKS)
 
 
 @dataclass(frozen=True)

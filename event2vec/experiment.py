@@ -21,7 +21,7 @@ import numpy as np
 from event2vec.benchmark.measure import seconds_of
 from event2vec.benchmark.model import measure_speed
 from event2vec.checkpoint import load_model
-from event2vec.devices import Compute
+from event2vec.devices import Compute, is_first_rank
 from event2vec.documents import read_json, read_yaml
 from event2vec.errors import Event2VecError, FileError, MissingExtra
 from event2vec.evaluate import Evaluation, evaluate
@@ -123,12 +123,6 @@ class Setting:
             ).store
 
 
-def _is_first_rank() -> bool:
-    from event2vec.training import is_first_rank
-
-    return is_first_rank()
-
-
 def run_experiment(
     experiment: Experiment,
     recipe: Recipe,
@@ -193,7 +187,7 @@ def _pretrain(row: Row, recipe: Recipe, setting: Setting, run: Path, known: dict
     run = known.setdefault(json.dumps(asked), run)
     if _found(run, asked) is None:
         _train(recipe, setting.open(recipe, row), setting, run, "pretrain", None, asked)
-        if _is_first_rank():
+        if is_first_rank():
             write_facts(run / RESULT, {"seconds": _seconds(run)})
     return run
 
@@ -207,10 +201,10 @@ def _one_run(
     if facts is None:
         store = setting.open(recipe, row)
         _train(recipe, store, setting, run, "train", init, asked)
-        if _is_first_rank():
+        if is_first_rank():
             facts = _judge(experiment, row, recipe, setting, run, store)
             write_facts(run / RESULT, facts)
-    return facts if _is_first_rank() else None
+    return facts if is_first_rank() else None
 
 
 def _asked(row: Row, recipe: Recipe, setting: Setting, init: Path | None) -> dict[str, Any]:
@@ -253,7 +247,7 @@ def _train(
     from event2vec.training import resume_run, start_run
 
     begun = not is_free(run)
-    if _is_first_rank():
+    if is_first_rank():
         write_facts(_note(run), asked)
     with setting.watcher() as watcher:
         if begun:

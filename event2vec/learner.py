@@ -161,12 +161,6 @@ class Learner(pl.LightningModule):
         checkpoint["accumulate"] = self.recipe.trainer.accumulate
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if checkpoint["world_size"] != self.trainer.world_size:
-            began, now = checkpoint["world_size"], self.trainer.world_size
-            raise Event2VecError(f"the run began on {began} devices and can only go on on as many, got {now}")
-        if (began := checkpoint.get("accumulate", 1)) != self.recipe.trainer.accumulate:
-            now = self.recipe.trainer.accumulate
-            raise Event2VecError(f"the run began with trainer.accumulate {began} and can only go on with it, got {now}")
         if self.trainer.is_global_zero:  # the others begin at zero, so that the sum stays what it was
             self.sums["train"] = checkpoint["sums"]
 

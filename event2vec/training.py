@@ -21,11 +21,12 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from event2vec.checkpoint import check_text_path, load_any_model
+from event2vec.devices import is_first_rank
 from event2vec.errors import Event2VecError, FileError
 from event2vec.learner import LAST, Checkpoints, Diary, Learner, Means, TrainingData, Watcher, WholeCheckpoints
 from event2vec.loading import steps_in_epoch
 from event2vec.model import Classifier, MaskedEventModel, build_masked_model, build_model
-from event2vec.names import shorten
+from event2vec.names import excerpt, shorten, shown
 from event2vec.objectives import Classification, MaskedReconstruction, Objective
 from event2vec.recipe import Recipe, load_recipe
 from event2vec.runs import CHECKPOINTS, RECIPE, begin_run, is_free, own_run, read_run
@@ -66,7 +67,7 @@ def _start(
 ) -> None:
     if is_first_rank() and not is_free(run):
         go_on = f"event2vec {task} --resume {shlex.quote(str(run))}"
-        raise FileError(run, f"exists already. Go on with it: {go_on}, or choose another --out")
+        raise FileError(run, f"exists already. Resume it with: {go_on}, or choose another --out")
     recipe = replace(
         recipe,
         data=replace(recipe.data, clusterings=len(store.sets("train"))),  # what it holds, not what was asked for
@@ -150,12 +151,6 @@ def take_over(model: Classifier | MaskedEventModel, init: Path) -> list[str]:
     return taken
 
 
-def is_first_rank() -> bool:
-    from lightning.fabric.utilities.rank_zero import rank_zero_only
-
-    return int(getattr(rank_zero_only, "rank", None) or 0) == 0
-
-
 def _alone(run: Path) -> AbstractContextManager[None]:
     """Of processes that train together, the first keeps the run for all of them."""
     return own_run(run) if is_first_rank() else nullcontext()
@@ -167,7 +162,7 @@ def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Obje
     steps = steps_in_epoch(len(data.learn_from), recipe.training, parts)
     learner = Learner(objective, recipe, steps, data.learn_from.sources)
     if last:
-        _check_checkpoint(last, learner)
+        _check_checkpoint(last, learner, trainer.world_size)
     with _quiet():
         try:
             trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True)
@@ -179,7 +174,14 @@ def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Obje
         except (Event2VecError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             if last and not data.asked and not isinstance(error, Event2VecError):
                 raise _misfit(last, f"{type(error).__name__}: {error}") from None
-            raise _worker_error(error) or error from None
+            told = _worker_error(error) or error
+            if (
+                not is_first_rank()
+            ):  # what this process alone met is said here: the first speaks for all, and may not know
+                logging.getLogger("event2vec").error(
+                    "event2vec: process %d: %s", trainer.global_rank, excerpt(told, 300)
+                )
+            raise told from None
 
 
 def _worker_error(error: Exception) -> Event2VecError | None:
@@ -188,8 +190,8 @@ def _worker_error(error: Exception) -> Event2VecError | None:
     return Event2VecError(message) if kind.startswith("event2vec.errors.") else None
 
 
-def _check_checkpoint(path: Path, learner: Learner) -> None:
-    """Lightning looks at a checkpoint piece by piece, and each of its errors would be another."""
+def _check_checkpoint(path: Path, learner: Learner, devices: int) -> None:
+    """Lightning looks at a checkpoint piece by piece, and each of its errors would be another, of every process."""
     if not path.is_file():  # a pipe would block
         raise _misfit(path, "it is not a file")
     try:
@@ -200,6 +202,7 @@ def _check_checkpoint(path: Path, learner: Learner) -> None:
         ) from None
     if not isinstance(checkpoint, dict) or not checkpoint.keys() >= STATE:
         raise _misfit(path, "it holds no whole state of a training")
+    _check_step(checkpoint, learner.recipe.trainer.accumulate, devices)
     weights, wanted = checkpoint["state_dict"], learner.state_dict()
     if not isinstance(weights, dict):
         raise _misfit(path, "it holds no weights by name")
@@ -211,10 +214,21 @@ def _check_checkpoint(path: Path, learner: Learner) -> None:
             raise _misfit(path, f"{name} has values that are not finite numbers")
     for name in ("optimizer_states", "lr_schedulers"):
         if not isinstance(checkpoint[name], list) or len(checkpoint[name]) != 1:
-            raise _misfit(path, f"its {name} must be one")
+            raise _misfit(path, f"its {name} must have exactly one entry")
     sums = checkpoint["sums"]
     if not isinstance(sums, torch.Tensor) or sums.shape != learner.sums["train"].shape:
         raise _misfit(path, "its sums of metrics are not those of this task")
+
+
+def _check_step(checkpoint: dict[str, Any], accumulate: int, devices: int) -> None:
+    """A step is shared out over as many devices and batches as when the run was started."""
+    if (began := checkpoint["world_size"]) != devices:
+        count = "1 device" if began == 1 else f"{shown(began)} devices"
+        raise Event2VecError(f"the run was started on {count} and must be resumed on as many, got {devices}")
+    if (began := checkpoint.get("accumulate", 1)) != accumulate:
+        raise Event2VecError(
+            f"the run was started with trainer.accumulate {shown(began)} and must be resumed with it, got {accumulate}"
+        )
 
 
 def _misfit(path: Path, problem: str) -> FileError:

@@ -14,7 +14,7 @@ import yaml
 from conftest import assert_same, make_recording
 
 from event2vec import EventStore, Sensor, __version__, read_events, write_events
-from event2vec.cli import VERBS, main
+from event2vec.cli import VERBS, _show_warning, main
 
 
 def run(*arguments):
@@ -237,6 +237,13 @@ def in_a_process(*arguments, code=0):
     assert b"\x1b" not in done.stdout + done.stderr
     assert b"Traceback" not in done.stderr
     return done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+
+
+def test_of_processes_that_train_together_one_speaks(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert run("info", tmp_path / "missing") == 2
+    _show_warning("odd")
+    assert capsys.readouterr().err == ""
 
 
 def test_names_of_any_bytes_go_through_every_verb(tmp_path, make_events, monkeypatch):

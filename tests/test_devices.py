@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from event2vec import Event2VecError
-from event2vec.devices import CPU, Compute, find_device
+from event2vec.devices import CPU, RANKS, Compute, find_device, is_first_rank
 
 
 def test_the_best_device_is_found():
@@ -13,11 +13,42 @@ def test_the_best_device_is_found():
     assert find_device("cpu") == torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", ["cuda:99", "gpu", "xpu"])
+@pytest.mark.parametrize(
+    "name", ["gpu", "xpu", "meta", "hpu", "vulkan", "xla", "cuda:", "cuda:999", "cpu:1", "", "x" * 999]
+)
+def test_a_device_of_another_kind_is_refused_by_its_name(name):
+    with pytest.raises(Event2VecError, match=r"--device must be cpu, cuda, cuda:1 .* or mps, got '") as caught:
+        find_device(name)
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "mps"])
 def test_a_device_that_is_missing_is_said(name):
-    with pytest.raises(Event2VecError, match=f"--device {name} does not work here: .*Try cpu, cuda") as caught:
+    if name == "mps" and torch.backends.mps.is_available():
+        pytest.skip("there is one here")
+    with pytest.raises(Event2VecError, match=f"--device {name} does not work here: .*Try --device cpu") as caught:
         find_device(name)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize(
+    ("variables", "first"),
+    [
+        ({}, True),
+        ({"RANK": "0", "LOCAL_RANK": "0"}, True),
+        ({"RANK": "2", "LOCAL_RANK": "0"}, False),
+        ({"LOCAL_RANK": "1"}, False),
+        ({"NODE_RANK": "1", "LOCAL_RANK": "0"}, False),
+        ({"SLURM_PROCID": "3"}, False),
+    ],
+)
+def test_one_of_the_processes_that_a_launcher_starts_is_the_first(variables, first, monkeypatch):
+    for name in RANKS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert is_first_rank() == first
 
 
 def test_bfloat16_is_for_cuda_or_asked_for(monkeypatch):

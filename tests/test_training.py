@@ -280,7 +280,7 @@ def test_a_stop_between_accumulated_batches_changes_nothing(store, whole_accumul
 
 
 def test_a_run_goes_on_with_as_many_batches_in_a_step(whole_accumulated):
-    with pytest.raises(Event2VecError, match=r"began with trainer.accumulate 3 and can only go on with it, got 1"):
+    with pytest.raises(Event2VecError, match=r"started with trainer.accumulate 3 and must be resumed with it, got 1"):
         resume_run(whole_accumulated, settings={"trainer.accumulate": 1})
 
 
@@ -291,6 +291,14 @@ def test_every_accumulated_batch_has_draws_of_its_own(store, tmp_path, monkeypat
     monkeypatch.setattr(learner, "seeded", lambda *key: drawn.append(key[:3]) or draw(*key))
     start_run(accumulated(2, batch=6, epochs=1), store, tmp_path / "run", "train")
     assert len(drawn) == len(set(drawn)) == 4
+
+
+def test_more_devices_than_a_run_was_started_on_are_one_line(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    command = [sys.executable, "-m", "event2vec", "train", "--resume", run, "--trainer.devices", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    assert done.stderr == "event2vec: the run was started on 1 device and must be resumed on as many, got 2\n"
 
 
 def test_a_run_goes_on_with_moved_data_and_on_as_many_devices(store, tmp_path, monkeypatch):
@@ -309,7 +317,7 @@ def test_a_run_goes_on_with_moved_data_and_on_as_many_devices(store, tmp_path, m
     last = tmp_path / "run/checkpoints/last.ckpt"
     content = torch.load(last, weights_only=True)
     torch.save(content | {"world_size": 4}, last)
-    with pytest.raises(Event2VecError, match="began on 4 devices and can only go on on as many, got 1"):
+    with pytest.raises(Event2VecError, match="started on 4 devices and must be resumed on as many, got 1"):
         resume_run(tmp_path / "run", data=moved)
     last.write_bytes(last.read_bytes()[:100])
     with pytest.raises(Event2VecError, match="cannot be read"):
@@ -553,7 +561,7 @@ def widen(state):
         (lambda state: next(iter(state["state_dict"].values())).fill_(torch.nan), "not finite numbers"),
         (lambda state: state.pop("loops"), "it holds no whole state of a training"),
         (lambda state: state.update(loops=[1]), "TypeError"),
-        (lambda state: state.update(optimizer_states=[]), "its optimizer_states must be one"),
+        (lambda state: state.update(optimizer_states=[]), "its optimizer_states must have exactly one entry"),
         (lambda state: state["optimizer_states"][0]["param_groups"].pop(), "ValueError"),
         (lambda state: state["optimizer_states"][0]["state"][0].update(exp_avg=torch.zeros(9)), "its optimiser is for"),
         (lambda state: state.update(callbacks={"Checkpoints": {"worst": 1}}), "KeyError"),

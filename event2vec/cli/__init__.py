@@ -163,4 +163,6 @@ def build_parser(wanted: str) -> Parser:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(printable(f"event2vec: warning: {message}"), file=sys.stderr)
+    from event2vec.cli.printing import say
+
+    say(f"event2vec: warning: {message}")

@@ -7,8 +7,11 @@ from event2vec.names import printable
 
 
 def say(text: str) -> None:
-    """One line for people; standard output is for answers."""
-    print(printable(text), file=sys.stderr, flush=True)
+    """One line for people; standard output is for answers. Of processes that train together, one speaks."""
+    from event2vec.devices import is_first_rank
+
+    if is_first_rank():
+        print(printable(text), file=sys.stderr, flush=True)
 
 
 def print_table(

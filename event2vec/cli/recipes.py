@@ -93,7 +93,8 @@ def start(
     workers: int = 1,
 ) -> Path:
     """Prepare the data if need be, train, and say where the run is."""
-    from event2vec.training import is_first_rank, start_run
+    from event2vec.devices import is_first_rank
+    from event2vec.training import start_run
 
     report = _open_data(recipe, data, workers)
     run = Path(out) if out else free_name(_run_name(recipe, data))
@@ -181,9 +182,9 @@ def _stoppable(run: Path, task: str) -> Iterator[None]:
 
 
 def _finish(run: Path) -> None:
+    from event2vec.devices import is_first_rank
     from event2vec.figures.curves import draw_curves
     from event2vec.runs import METRICS, read_rows
-    from event2vec.training import is_first_rank
 
     if not is_first_rank() or not (run / METRICS).exists():
         return
