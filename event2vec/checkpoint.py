@@ -5,6 +5,7 @@ it) and README.md (a model card). Nothing in it can run code.
 """
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -138,7 +139,8 @@ def find_model(folder: Path) -> Path:
     if not folder.exists():
         raise FileError(folder, "does not exist, expected a run or a folder with a saved network")
     if (folder / "recipe.yaml").is_file():
-        raise FileError(folder, f"has no network yet. Go on with its training: event2vec train --resume {folder}")
+        command = f"event2vec train --resume {shlex.quote(str(folder))}"
+        raise FileError(folder, f"has no network yet. Resume its training: {command}")
     raise FileError(folder, f"holds no network, expected {WEIGHTS} in it or in its folder 'model'")
 
 
@@ -188,7 +190,9 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         for name in file.keys():  # noqa: SIM118
             weight = file.get_tensor(name)
             if not weight.is_floating_point():
-                raise FileError(path, f"{name} is of type {weight.dtype}, expected fractions. Save the network again.")
+                raise FileError(
+                    path, f"{name} is of type {weight.dtype}, expected floating-point numbers. Save the network again."
+                )
             weights[name] = weight.to(torch.float32, copy=True)
             if not all(end.isfinite() for end in weights[name].aminmax()):  # in one pass; NaN is both ends
                 raise FileError(

@@ -35,7 +35,7 @@ from event2vec.repeats import deviation
 from event2vec.runs import METRICS, is_free, read_rows, write_facts
 from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
-from event2vec.tables import Row, RowResult
+from event2vec.tables import Row, RowResult, table
 
 FOLDER = Path(__file__).parent / "experiments"
 RESULT = "result.json"
@@ -57,6 +57,9 @@ class Experiment:
             raise ValueError("rows must be one or more, each with a name of its own")
         if not isinstance(self.pretrain, dict):
             raise ValueError(f"pretrain must name a recipe for each data set, got {shown(self.pretrain)}")
+        for name in (*self.pretrain, *self.pretrain.values()):
+            if not isinstance(name, str):
+                raise ValueError(f"pretrain must name data sets and recipes as text, got {shown(name)}")
 
 
 def experiment_names() -> list[str]:
@@ -78,7 +81,7 @@ def load_experiment(name_or_path: str) -> Experiment:
         return Experiment(rows=rows, **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         expected = "expected title and rows of name, settings, paper"
-        raise FileError(path, f"is no experiment: {expected} ({shorten(str(error))})") from None
+        raise FileError(path, f"is not an experiment: {expected} ({shorten(str(error))})") from None
 
 
 def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
@@ -198,7 +201,9 @@ def _one_run(
     """What a finished run found, or what this one finds, once it is trained; None in all processes but the first."""
     asked = _asked(row, recipe, setting, init)
     facts = _found(run, asked)
-    if facts is None:
+    if facts is not None:
+        _check_result(row, facts, run)
+    else:
         store = setting.open(recipe, row)
         _train(recipe, store, setting, run, "train", init, asked)
         if is_first_rank():
@@ -225,14 +230,17 @@ def _found(run: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
     """What a finished run found; None where it is not finished."""
     if _note(run).is_file() and read_json(_note(run)) != asked:
         raise FileError(run, "was begun with other settings or data. Choose another --out, or remove it")
-    return _read_result(run / RESULT) if (run / RESULT).is_file() else None
+    return read_json(run / RESULT) if (run / RESULT).is_file() else None
 
 
-def _read_result(path: Path) -> dict[str, Any]:
-    facts = read_json(path)
-    if not isinstance(facts.get("seconds"), int | float):
-        raise FileError(path, "is not what an experiment writes. Remove it, and the run is evaluated again")
-    return facts
+def _check_result(row: Row, facts: dict[str, Any], run: Path) -> None:
+    """A result that cannot be shown in a table is damaged, whatever it lacks."""
+    try:
+        table([_sum_up(row, [facts])], "")
+    except (LookupError, TypeError, ValueError, ArithmeticError):
+        raise FileError(
+            run / RESULT, "is not what an experiment writes. Remove it, and the run is evaluated again"
+        ) from None
 
 
 def _train(
@@ -281,7 +289,7 @@ def _seconds(run: Path) -> float:
 
 
 def evenly_spaced(store: EventStore, most: int) -> list[Events]:
-    """At most so many recordings of a store, from its first to its last; those without events are left out."""
+    """At most this many recordings of a store, from its first to its last; those without events are left out."""
     filled = np.flatnonzero(store.lengths)
     places = np.linspace(0, len(filled) - 1, min(len(filled), most)).round().astype(int)
     return [store[int(index)][0] for index in filled[places]]

@@ -1,7 +1,8 @@
 """One page about a run: data, training, accuracy, mistakes, robustness, attention, embedding, speed, how to repeat it.
 
 The page is one file. Pictures and events lie in it as text, and nothing is loaded from elsewhere. It is written again
-after each section, so that a crash late in the work leaves all that was found before.
+after each section, so that a crash late in the work leaves all that was found before; a page of an earlier call is
+replaced at the end alone.
 """
 
 import base64
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from event2vec.atomic import whole_file
 from event2vec.benchmark.model import measure_speed
 from event2vec.checkpoint import load_model
+from event2vec.devices import Compute
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.evaluate import SEED, Evaluation, classify_store, evaluate, sweep_events, sweep_resolution
 from event2vec.events import Events
@@ -32,11 +34,12 @@ from event2vec.figures.curves import draw_curves, draw_sweep
 from event2vec.figures.embedding_maps import draw_embedding_maps
 from event2vec.figures.samples import draw_samples
 from event2vec.model import Classifier, count_parameters
-from event2vec.names import printable
+from event2vec.names import excerpt, printable
 from event2vec.randomness import seeded
 from event2vec.runs import (
     METRICS,
     RECIPE,
+    choose_compute,
     environment,
     open_raw_recordings,
     open_recordings,
@@ -48,7 +51,7 @@ from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
 
 PAGE = Path(__file__).parent / "page"
-CLASSES, MISTAKES = 10, 3  # recordings in the player: one of so many classes, and so many that were not recognised
+CLASSES, MISTAKES = 10, 3  # recordings in the player: one of each of these classes, and those not recognised
 SWEEP_DRAWS = 3  # draws of each point of a sweep
 ATTENTION = 2  # recordings whose attention is drawn block by block
 
@@ -58,7 +61,7 @@ class Report:
     """A page that was written, and what could not be put on it."""
 
     page: Path
-    evaluation: Evaluation
+    evaluation: Evaluation | None  # None where the accuracy could not be measured
     problems: dict[str, str]  # the title of a section, and why it is missing
 
 
@@ -72,6 +75,7 @@ class Study:
     raw: EventStore  # test recordings with all their events
     repeats: int
     stage: Stage
+    compute: Compute  # where the network answers; what it looks at is drawn there too
 
     @property
     def store(self) -> EventStore:
@@ -79,13 +83,18 @@ class Study:
 
     @cached_property
     def evaluation(self) -> Evaluation:
-        with self.stage("evaluating") as progress:
+        with self.stage("evaluating") as progress, self.compute.autocast():
             return evaluate(self.model, self.store, self.repeats, progress=progress)
+
+    @property
+    def measured(self) -> Evaluation | None:
+        """The evaluation, if it has been made."""
+        return self.__dict__.get("evaluation")
 
     @cached_property
     def chosen(self) -> list[int]:
         """Test recordings to look at."""
-        with self.stage("choosing recordings") as progress:
+        with self.stage("choosing recordings") as progress, self.compute.autocast():
             answers = classify_store(self.model, self.store, 0, 32, progress).argmax(axis=1)
         return _choose(self.store, answers)
 
@@ -104,34 +113,47 @@ def write_report(
     workers: int = 1,
     stage: Stage = silently,
     data: str | None = None,
+    compute: Compute | None = None,
 ) -> Report:
     """Evaluate a run in every way, draw it, and write the page. A section that fails says so, and the rest is made.
 
-    `stage` is told what goes on; `data` says where the recordings are now, if they were moved.
+    `stage` is told what goes on; `data` says where the recordings are now, if they were moved; `compute` is by default
+    the best device.
     """
     read_run(run)
-    model = load_model(run)
+    if path.is_dir():
+        raise FileError(path, "is a folder, expected the name of a file for the page")
+    compute = compute or choose_compute(run)
+    model = load_model(run).to(compute.device)
     with stage("opening recordings") as progress:
         whole = open_recordings(run, data, model.sampling, workers, progress)
         raw = open_raw_recordings(run, data, workers, progress).split("test")
-    study = Study(run, model, whole, raw, repeats, stage)
+    study = Study(run, model, whole, raw, repeats, stage, compute)
     if raw.sources != study.store.sources:
         raise FileError(raw.folder, f"does not have the test recordings of {whole.folder}; name them with --data")
-    sections, problems = dict.fromkeys(SECTIONS, "<p class=wrong>Not made yet.</p>"), {}
+    sections, problems = dict.fromkeys(SECTIONS, "<p class=wrong>Not made yet.</p>"), dict[str, str]()
+    keep_earlier = path.exists()
     for title, make in SECTIONS.items():
         try:
             sections[title] = make(study)
         except Exception as error:  # whatever it is, the other sections are worth having
-            problems[title] = " ".join(f"{error or type(error).__name__}".split())
+            problems[title] = excerpt(error, 200) or type(error).__name__
             warnings.warn(f"the section '{title}' could not be made: {problems[title]}", Event2VecWarning, stacklevel=2)
             sections[title] = f"<p class=wrong>This could not be made: {html.escape(problems[title])}</p>"
-        with whole_file(path) as temporary:
-            temporary.write_text(_page(study, sections), "utf-8", "backslashreplace")  # paths need not be text
-    return Report(path, study.evaluation, problems)
+        if not keep_earlier:
+            _write_page(path, study, sections)
+    if keep_earlier:
+        _write_page(path, study, sections)
+    return Report(path, study.measured, problems)
+
+
+def _write_page(path: Path, study: Study, sections: Mapping[str, str]) -> None:
+    with whole_file(path) as temporary:
+        temporary.write_text(_page(study, sections), "utf-8", "backslashreplace")  # paths need not be text
 
 
 def _page(study: Study, sections: Mapping[str, str]) -> str:
-    evaluation, name = study.evaluation, html.escape(study.run.resolve().name)
+    name = html.escape(study.run.resolve().name)
     links = "".join(f"<a href='#s{number}'>{title}</a>" for number, title in enumerate(sections))
     body = "".join(
         f"<h2 id='s{number}'>{title}</h2>{content}" for number, (title, content) in enumerate(sections.items())
@@ -140,10 +162,17 @@ def _page(study: Study, sections: Mapping[str, str]) -> str:
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title>"
         "<meta name=viewport content='width=device-width'><link rel=icon href='data:,'>"
         f"<style>{(PAGE / 'style.css').read_text('utf-8')}</style>"
-        f"<h1>{name}</h1><p class=lead>Recognises <b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} test "
-        f"recordings of {len(evaluation.class_names)} classes, with {count_parameters(study.model):,} parameters.</p>"
+        f"<h1>{name}</h1><p class=lead>{_lead(study)}</p>"
         f"<nav>{links}</nav>{body}<script>{(PAGE / 'player.js').read_text('utf-8')}</script></html>\n"
     )
+
+
+def _lead(study: Study) -> str:
+    parameters, evaluation = f"{count_parameters(study.model):,} parameters", study.measured
+    if evaluation is None:
+        return f"A network of {parameters}. Its accuracy is not known; see Accuracy below."
+    share, of = evaluation.percent(1), f"{evaluation.recordings:,} test recordings"
+    return f"Recognises <b>{share} %</b> of {of} of {len(evaluation.class_names)} classes, with {parameters}."
 
 
 def _choose(store: EventStore, answers: NDArray[np.int64]) -> list[int]:
@@ -222,9 +251,9 @@ def _accuracy(study: Study) -> str:
 
 def _robustness(study: Study) -> str:
     model, raw = study.model, study.raw
-    with study.stage("fewer and more events") as progress:
+    with study.stage("fewer and more events") as progress, study.compute.autocast():
         events = sweep_events(model, raw, _event_counts(model), SWEEP_DRAWS, progress=progress)
-    with study.stage("fewer pixels") as progress:
+    with study.stage("fewer pixels") as progress, study.compute.autocast():
         resolution = sweep_resolution(model, raw, _sides(raw), SWEEP_DRAWS, progress=progress)
     return (
         "<p>The same network, not trained again, on fewer or more events of each recording, and on events moved to a "
@@ -291,7 +320,7 @@ def _embedding(study: Study) -> str:
 
 def _speed(study: Study) -> str:
     with study.stage("measuring speed"):
-        speed = measure_speed(study.model, [study.raw[index][0] for index in study.chosen])
+        speed = measure_speed(study.model, [study.raw[index][0] for index in study.chosen], study.compute)
     rows = [[name, f"{value:,.1f}"] for name, value in speed.items()]
     here = environment()
     machine = html.escape(f"torch {here['torch']} with {here['threads']} threads on {here['machine']}")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import encoders
 import pytest
+import torch
 import yaml
 from conftest import assert_same, make_recording
+from test_authors import their_weights
 
-from event2vec import EventStore, Sensor, __version__, read_events, write_events
+from event2vec import EventStore, Sensor, __version__, load_recipe, read_events, write_events
 from event2vec.cli import VERBS, _show_warning, main
 
 
@@ -246,6 +249,7 @@ def test_of_processes_that_train_together_one_speaks(tmp_path, capsys, monkeypat
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_names_of_any_bytes_go_through_every_verb(tmp_path, make_events, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
@@ -286,6 +290,25 @@ def test_names_of_any_bytes_go_through_every_verb(tmp_path, make_events, monkeyp
     _, said = in_a_process("convert", odd[0], b"out\xff\x1b.csv")
     assert r"out\udcff\x1b.csv: 40 events" in said
     in_a_process("figures", run, "--workers", "1", "--recordings", "1")
+    _, said = in_a_process("report", run, "--workers", "1", "--repeats", "1", "--device", "cpu")
+    assert r"run\x1b[31m[red]$x\n/report.html" in said
+    odd_store = shutil.copytree("store", "st\x1b[31more")
+    probing = ("--data", odd_store, "--layers", "0", "--events", "16", "--repeats", "1", "--workers", "1")
+    _, said = in_a_process("probe", run, *probing)
+    assert r"test recordings of st\x1b[31more" in said
+
+    recipe = load_recipe(os.path.join(run, "recipe.yaml"))
+    Path("r\x1b[31m.yaml").write_text(recipe.to_yaml())
+    torch.save(their_weights(recipe.model), "theirs.ckpt")
+    os.rename("theirs.ckpt", b"theirs\xff\x1b.ckpt")
+    importing = ("--recipe", "r\x1b[31m.yaml", "--out", "net\x1b[31m x", "--classes", odd_store)
+    _, said = in_a_process("import", b"theirs\xff\x1b.ckpt", *importing)
+    assert r"predict 'net\x1b[31m x' RECORDING" in said
+    Path("e\x1b.yaml").write_text("title: '[red]$x'\nrows: [{name: '[red]', settings: {}, paper: {x: 1}}]")
+    table = ("--recipe", "r\x1b[31m.yaml", "--data", odd_store, "--seeds", "1", "--workers", "1", "--device", "cpu")
+    table, said = in_a_process("experiment", "e\x1b.yaml", *table, "--out", "out\x1b[31m")
+    assert "[red]$x" in table
+    assert r"out\x1b[31m/table.csv" in said
 
 
 def test_a_class_folder_that_is_not_utf_8_is_refused_at_once(tmp_path, make_events):

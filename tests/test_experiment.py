@@ -81,6 +81,21 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
     assert len(found["accuracies"]) == 10
     (kept, _) = json.loads((tmp_path / "out/table.json").read_text())["rows"]
     assert (kept["accuracy"], kept["std_over_seeds"]) == (results[0].accuracy, results[0].std_over_seeds)
+    whole = (tmp_path / "out/shared-0/result.json").read_text()
+    for damage in (
+        {"accuracy": "x"},
+        {"accuracies": 1},
+        {"accuracies": ["x"]},
+        {"timed": {"clustering_ms": 1}},
+        {"parameters": None},
+    ):
+        (tmp_path / "out/shared-0/result.json").write_text(json.dumps(found | damage))
+        with pytest.raises(Event2VecError, match=r"result.json: is not what an experiment writes. Remove it"):
+            run_experiment(*arguments)
+    (tmp_path / "out/shared-0/result.json").write_text('{"seconds": 1}')
+    with pytest.raises(Event2VecError, match=r"result.json: is not what an experiment writes. Remove it"):
+        run_experiment(*arguments)
+    (tmp_path / "out/shared-0/result.json").write_text(whole)
     with pytest.raises(Event2VecError, match="was begun with other settings"):
         run_experiment(experiment, recipe.with_settings({"training.epochs": 2}), *arguments[2:])
     with pytest.raises(Event2VecError, match=r"or data\. Choose another --out"):
@@ -240,9 +255,10 @@ def test_what_is_no_experiment_is_said(tmp_path):
         "title: x\nrows: [{name: a, settings: 5, paper: {}}]",
         "title: x\nrows: [{name: a, settings: {}, paper: 5}]",
         "title: x\nrows: [{name: a, settings: {}, paper: {}, iterations: many}]",
+        f"title: x\nrows: [{row}]\npretrain: {{folder: [1]}}",
     ):
         (tmp_path / "bad.yaml").write_text(content)
-        with pytest.raises(Event2VecError, match="is no experiment"):
+        with pytest.raises(Event2VecError, match="is not an experiment"):
             load_experiment(str(tmp_path / "bad.yaml"))
     (tmp_path / "engine.yaml").write_text("{title: x, rows: [{name: a, settings: {}, paper: {x: 1}, engine: magic}]}")
     with pytest.raises(Event2VecError, match="engine must be one of ours, plain, scikit-learn, faiss, got 'magic'"):

@@ -99,6 +99,35 @@ def test_a_section_that_fails_says_so_and_the_others_are_made(run, tmp_path, mon
     assert "dataset: folder" in text, "the section after it is there"
 
 
+def test_a_report_whose_evaluation_fails_has_all_else(run, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError
+
+    monkeypatch.setattr("event2vec.report.evaluate", fail)
+    with pytest.warns(Event2VecWarning, match="'Accuracy' could not be made: RuntimeError"):
+        report = write_report(run, tmp_path / "report.html", repeats=1)
+    assert report.problems == {"Accuracy": "RuntimeError"}, "an error without a text has its name"
+    assert report.evaluation is None
+    text = (tmp_path / "report.html").read_text("utf-8")
+    assert "Its accuracy is not known" in text
+    assert text.count("<img") == 7, "all but the confusion matrix"
+
+
+def test_an_error_of_any_length_is_a_line_on_the_page(run, tmp_path, monkeypatch):
+    import event2vec.report as report
+
+    def fail(study):
+        raise RuntimeError("\x1b[2J" + "long\n" * 10_000)
+
+    monkeypatch.setattr(report, "SECTIONS", {"Data": fail})
+    with pytest.warns(Event2VecWarning):
+        problems = write_report(run, tmp_path / "report.html").problems
+    assert len(problems["Data"]) < 250
+    assert "\x1b" not in problems["Data"]
+    with pytest.raises(Event2VecError, match="is a folder"):
+        write_report(run, tmp_path)
+
+
 CRASH = """
 import os, sys
 from pathlib import Path
@@ -115,6 +144,23 @@ def test_a_process_that_dies_late_leaves_what_it_had_found(run, tmp_path):
     text = page.read_text("utf-8")
     assert text.count("<img") == 8
     assert text.count("Not made yet.") == 2
+
+
+def test_a_report_that_is_stopped_leaves_the_page_of_an_earlier_one(run, tmp_path, monkeypatch):
+    import event2vec.report as report
+
+    def stop(study):
+        raise KeyboardInterrupt
+
+    page = tmp_path / "report.html"
+    page.write_text("an earlier page")
+    monkeypatch.setattr(report, "SECTIONS", {"Training": report.SECTIONS["Training"], "Data": stop})
+    with pytest.raises(KeyboardInterrupt):
+        write_report(run, page)
+    assert page.read_text() == "an earlier page"
+    monkeypatch.setattr(report, "SECTIONS", {"Training": report.SECTIONS["Training"]})
+    write_report(run, page)
+    assert "2 epochs took" in page.read_text("utf-8")
 
 
 @pytest.fixture(scope="module")

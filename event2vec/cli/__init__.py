@@ -25,7 +25,7 @@ VERBS = {
     "prepare": "turn a data set into a store that training reads",
     "train": "train a classifier on a data set or on your own recordings",
     "pretrain": "train without labels, by hiding events",
-    "import": "take over a checkpoint that the authors published",
+    "import": "convert a checkpoint published by the authors into a network folder",
     "evaluate": "how good a trained network is, class by class",
     "predict": "classify recordings",
     "experiment": "repeat a table of the paper on your data",

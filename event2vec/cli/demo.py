@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", default="runs/demo", metavar="FOLDER", help="the folder of the run (numbered if taken)"
     )
-    parser.add_argument("--epochs", type=int, metavar="N", help="train for so many epochs instead of the recipe's")
+    parser.add_argument("--epochs", type=int, metavar="N", help="epochs instead of the recipe's")
     add_workers_option(parser, "simulate")
 
 
@@ -41,7 +41,8 @@ def run(options: Namespace) -> int:
         return 0
     page = folder / "report.html"
     report = write_report(folder, page, workers=options.workers, stage=progress_bar)
-    print_evaluation(report.evaluation)
-    keep_evaluation(folder, report.evaluation)
+    if report.evaluation:
+        print_evaluation(report.evaluation)
+        keep_evaluation(folder, report.evaluation)
     say(f"Done in {time.monotonic() - began:.0f} seconds. See what it learnt: {page}")
     return 2 if report.problems else 0

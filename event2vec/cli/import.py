@@ -1,16 +1,17 @@
-"""Take over a checkpoint that the authors published: FOLDER becomes a network of ours, as training leaves one.
+"""Convert a checkpoint published by the authors into a network folder, as training leaves one.
 
 The recipe says what a checkpoint does not: the sensor, the names of classes, how many events the network reads. Names
 of weights, the order of classes and the way rho enters follow the authors' released code.
 """
 
 import json
-import sys
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import add_json_option
+from event2vec.cli.printing import say
 
 if TYPE_CHECKING:
     from event2vec.authors import Imported
@@ -69,8 +70,9 @@ def _summarise(facts: dict[str, Any]) -> None:
     out, classes = facts["out"], facts["classes"]
     kind = f"{len(classes)} classes: {', '.join(classes[:SHOWN])}" if classes else "pre-trained, without classes"
     more = ", ..." if len(classes) > SHOWN else ""
-    print(f"{out}: {facts['parameters']:,} parameters, {kind}{more}", file=sys.stderr)
+    say(f"{out}: {facts['parameters']:,} parameters, {kind}{more}")
     for assumption in facts["assumed"]:
-        print(f"  assumed: {assumption}", file=sys.stderr)
-    follow = f"predict {out} RECORDING" if classes else f"train RECIPE --init {out} --model.intensity linear"
-    print(f"Go on with: event2vec {follow}", file=sys.stderr)
+        say(f"  assumed: {assumption}")
+    named = shlex.quote(out)
+    follow = f"predict {named} RECORDING" if classes else f"train RECIPE --init {named} --model.intensity linear"
+    say(f"Use it with: event2vec {follow}")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_workers_option
+from event2vec.cli.options import add_device_options, add_workers_option
 from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 
@@ -20,14 +20,27 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
     parser.add_argument("--data", metavar="PATH", help="where its recordings are now, if they were moved")
     parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
+    add_device_options(parser)
     add_workers_option(parser)
 
 
 def run(options: Namespace) -> int:
     from event2vec.report import write_report
+    from event2vec.runs import choose_compute
 
     run = Path(options.run)
     page = Path(options.out) if options.out else run / "report.html"
-    report = write_report(run, page, options.repeats, options.workers, progress_bar, options.data)
-    say(f"{100 * report.evaluation.accuracy:.1f} % of {report.evaluation.recordings:,} recordings. The page: {page}")
+    compute = choose_compute(run, options.device, options.precision)
+    report = write_report(
+        run,
+        page,
+        repeats=options.repeats,
+        workers=options.workers,
+        stage=progress_bar,
+        data=options.data,
+        compute=compute,
+    )
+    found = report.evaluation
+    accuracy = f"{100 * found.accuracy:.1f} % of {found.recordings:,} recordings. " if found else ""
+    say(f"{accuracy}The page: {page}")
     return 2 if report.problems else 0

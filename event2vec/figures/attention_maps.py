@@ -37,7 +37,7 @@ def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]
         raise Event2VecError("gated linear attention has no weights to draw; this is for model.attention = forgetting")
     hooks = [module.register_forward_pre_hook(note) for module in modules]
     try:
-        model(EventBatch.pad([events]))
+        model(EventBatch.pad([events]).to(next(model.parameters()).device))
     finally:
         for hook in hooks:
             hook.remove()
