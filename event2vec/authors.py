@@ -136,7 +136,7 @@ def _build(
 def _read(path: Path) -> Weights:
     """The weights of a checkpoint by their names, without running what else it may hold."""
     if not path.is_file():
-        raise FileError(path, "is no file" if path.exists() else "does not exist")
+        raise FileError(path, "is not a file" if path.exists() else "does not exist")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -144,14 +144,14 @@ def _read(path: Path) -> Weights:
         raise FileError(path, f"{reason}. Save its state_dict alone with torch.save.") from error
     except Exception as error:  # damage shows in many ways, from assertions to missing attributes
         raise FileError(
-            path, f"is no checkpoint that torch can read: {excerpt(error, 160) or type(error).__name__}"
+            path, f"is not a checkpoint that torch can read: {excerpt(error, 160) or type(error).__name__}"
         ) from error
     weights = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
         raise FileError(path, "holds no weights by name, expected a Lightning checkpoint or its state_dict")
     for name, weight in weights.items():
         if not (isinstance(weight, Tensor) and weight.layout == torch.strided and weight.is_floating_point()):
-            raise FileError(path, f"holds no weights by name: {shorten(name)} is no array of numbers")
+            raise FileError(path, f"holds no weights by name: {shorten(name)} is not an array of numbers")
         if not bool(weight.isfinite().all()):
             raise FileError(path, f"{shorten(name)} has values that are not finite. Download the file again.")
     return weights

@@ -69,7 +69,7 @@ def evaluate(
 ) -> Evaluation:
     """Classify all recordings `repeats` times, each time with draws of their own.
 
-    With `vote`, each answer is the mean over so many draws. Clusters are the same every time: one repeat, one draw.
+    With `vote`, each answer is the mean over that many draws. Clusters are the same every time: one repeat, one draw.
     The network runs on the device that it is on, and within `torch.autocast` in that number type.
     `change` is done to the events of a recording, before clusters are made of them.
     """
@@ -136,7 +136,7 @@ def sweep_events(
     vote: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Accuracy with so many events of each recording (Figure 3), and how many most of them really had."""
+    """Accuracy with each number of events of each recording (Figure 3), and how many most of them really had."""
     rows = []
     try:
         samplings = [replace(model.sampling, length=count) for count in counts]
@@ -158,7 +158,7 @@ def sweep_resolution(
     vote: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Accuracy with so many pixels along each side of the sensor (Figure 4)."""
+    """Accuracy with each number of pixels along each side of the sensor (Figure 4)."""
     rows = []
     for number, side in enumerate(sides):
         told, coarser = _part(progress, number, len(sides)), partial(lower_resolution, side=side)

@@ -26,13 +26,14 @@ from event2vec.documents import read_json, read_yaml
 from event2vec.errors import Event2VecError, FileError, MissingExtra
 from event2vec.evaluate import Evaluation, evaluate
 from event2vec.events import Events
-from event2vec.kmeans_baselines import ENGINES
+from event2vec.kmeans_baselines import engine_of
 from event2vec.model import count_parameters
 from event2vec.names import shorten, shown
 from event2vec.prepare import open_for_training
 from event2vec.recipe import Recipe, load_recipe
 from event2vec.repeats import deviation
 from event2vec.runs import METRICS, is_free, read_rows, write_facts
+from event2vec.sampling import Sampling
 from event2vec.stages import Stage, silently
 from event2vec.store import EventStore
 from event2vec.tables import Row, RowResult, table
@@ -278,7 +279,7 @@ def _judge(
         timed = evenly_spaced(raw, TIMED)
         facts["timed"]["timed_recordings"] = len(timed)
         if row.paper_ms is not None:
-            facts["timed"]["clustering_ms"] = _time_clustering(row, timed, recipe.sampling.length)
+            facts["timed"]["clustering_ms"] = _time_clustering(row, timed, recipe.sampling)
         if experiment.speed:
             facts["timed"]["speed"] = measure_speed(model, timed, compute)
     return facts
@@ -295,9 +296,9 @@ def evenly_spaced(store: EventStore, most: int) -> list[Events]:
     return [store[int(index)][0] for index in filled[places]]
 
 
-def _time_clustering(row: Row, recordings: list[Events], length: int) -> tuple[float, float]:
+def _time_clustering(row: Row, recordings: list[Events], sampling: Sampling) -> tuple[float, float]:
     """Mean and deviation over recordings, in milliseconds."""
-    engine = partial(ENGINES[row.engine], iterations=row.iterations)
+    engine, length = partial(engine_of(row.engine, sampling.seeding), iterations=row.iterations), sampling.length
     engine(recordings[0], length)  # the first call loads the code
     taken = [1e3 * seconds_of(partial(engine, events, length)) for events in recordings]
     return float(np.mean(taken)), deviation(taken)

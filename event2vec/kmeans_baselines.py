@@ -66,8 +66,11 @@ def _cluster(events: Events, clusters: int, fit: Callable[[Points, int], Labelle
 
 ENGINES: dict[str, Callable[..., Events]] = {
     "ours": cluster_ours,
-    "plain": partial(cluster_ours, seeding="plain"),
     "scikit-learn": cluster_sklearn,
     "faiss": cluster_faiss,
 }  # each takes a recording, the number of clusters, `iterations` and a `seed`
-OURS: dict[Seeding, str] = {"pruned": "ours", "plain": "plain"}  # what each seeding is called among them
+
+
+def engine_of(name: str, seeding: Seeding) -> Callable[..., Events]:
+    """Of `ENGINES`. Ours seeds as it is told, the others as they do."""
+    return partial(cluster_ours, seeding=seeding) if name == "ours" else ENGINES[name]

@@ -85,5 +85,5 @@ class Batches(Sampler[list[tuple[int, int]]]):
 
 
 def steps_in_epoch(count: int, config: TrainingConfig, parts: int) -> int:
-    """Steps of so many batches each: one batch of each rank, times those whose gradients are added up."""
+    """Steps of `parts` batches each: one batch of each rank, times those whose gradients are added up."""
     return max(count * config.repeats // (config.batch * parts), 1)

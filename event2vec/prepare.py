@@ -25,7 +25,7 @@ from event2vec.datasets import SPLITS, Dataset, open_dataset
 from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io import Recording
-from event2vec.kmeans_baselines import ENGINES, OURS
+from event2vec.kmeans_baselines import engine_of
 from event2vec.locks import LOCK, own
 from event2vec.sampling import Sampling
 from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter, name_of_set
@@ -86,8 +86,8 @@ def open_for_training(
     done before is found again, and where several processes train together, one prepares and the others wait for it.
     `engine` and `iterations` are for comparisons (Table 5); ours seeds as the sampling says.
     """
-    engine = OURS[sampling.seeding] if engine == "ours" else engine
-    clusters = Clusters(sampling.length, clusterings, engine, iterations) if sampling.method == "clusters" else None
+    wanted = Clusters(sampling.length, clusterings, engine, iterations, sampling.seeding)
+    clusters = wanted if sampling.method == "clusters" else None
     if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
         raise FileError(data, "is no store; the digits are built in, leave --data out, or choose another recipe")
     if data is None and dataset != "digits":
@@ -147,7 +147,7 @@ def prepare(
         raise Event2VecError(f"clusterings must be at least 1, and more than 1 need clusters, got {clusterings}")
     if seeding != "pruned" and clusters is None:
         raise Event2VecError(f"seeding {seeding} is a way to make clusters, and none are asked for; add --clusters")
-    wanted = Clusters(clusters, clusterings, OURS[seeding]) if clusters else None
+    wanted = Clusters(clusters, clusterings, seeding=seeding) if clusters else None
     return _prepare(datasets, Path(folder), workers, progress, wanted)
 
 
@@ -159,18 +159,21 @@ class Clusters:
     sets: int = 1
     engine: str = "ours"
     iterations: int = 20
+    seeding: Seeding = "pruned"  # of our engine
 
     def __call__(self, events: Events, split: str) -> Iterator[tuple[str, Events]]:
         """Each set with the split that it belongs to. The first is the one that a prediction sees."""
+        engine = engine_of(self.engine, self.seeding)
         for number in range(1, (self.sets if split == "train" else 1) + 1):
-            clusters = ENGINES[self.engine](events, self.count, iterations=self.iterations, seed=SEED + number - 1)
+            clusters = engine(events, self.count, iterations=self.iterations, seed=SEED + number - 1)
             yield name_of_set(split, number), clusters
 
     def __str__(self) -> str:
         """All that the result depends on: without its compiled part our engine gives other clusters."""
-        version = f"{CLUSTERING} {library() is not None}" if self.engine in OURS.values() else ""
+        version = f"{CLUSTERING} {library() is not None}" if self.engine == "ours" else ""
+        seeding = f" {self.seeding}" if self.engine == "ours" and self.seeding != "pruned" else ""
         sets = f" {self.sets} sets" if self.sets > 1 else ""  # one is what stores had before there were several
-        return f"{self.count} {self.engine} {self.iterations} {version}{sets}"
+        return f"{self.count} {self.engine} {self.iterations} {version}{seeding}{sets}"
 
 
 def _prepare(

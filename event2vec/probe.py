@@ -5,7 +5,8 @@ the paper appends one to the frozen network, and logistic regression, which find
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from event2vec.store import EventStore
 
 Network = Classifier | MaskedEventModel
 SEED = 2  # draws of its own
+Features = NDArray[np.float32]
 HEADS = 2**32  # the index of the draws that train a head, which is no recording's
 
 
@@ -112,11 +114,11 @@ class _Told:
 @torch.no_grad()
 def extract(
     model: Network, store: EventStore, sampling: Sampling, depths: list[int | None], draw: int, told: _Told
-) -> list[NDArray[np.float64]]:
+) -> list[Features]:
     """For each depth, one vector for each recording."""
     model.eval()
     device = next(model.parameters()).device
-    rows: list[list[NDArray[np.float64]]] = [[] for _ in depths]
+    rows: list[list[Features]] = [[] for _ in depths]
     for start in range(0, len(store), 32):
         recordings = []
         for index in range(start, min(start + 32, len(store))):
@@ -125,7 +127,7 @@ def extract(
             recordings.append(sampling.shorten(events.on_sensor(model.config.sensor), generator))
         batch = EventBatch.pad(recordings).to(device)
         for number, vectors in enumerate(_at_depths(model, batch, depths)):
-            rows[number].append(vectors.cpu().double().numpy())
+            rows[number].append(vectors.cpu().float().numpy())
         told.add(len(recordings))
     return [np.concatenate(vectors) for vectors in rows]
 
@@ -139,17 +141,28 @@ def _at_depths(model: Network, batch: EventBatch, depths: list[int | None]) -> l
     return [mean_over_valid(raw, batch.valid) if blocks is None else vectors[blocks] for blocks in depths]
 
 
-def standardise(train: NDArray[np.float64], test: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+def standardise(train: Features, test: Features) -> tuple[Features, ...]:
     """Mean 0 and deviation 1 in the training recordings: a linear layer can undo it, and every depth learns as fast."""
-    mean, spread = train.mean(axis=0), train.std(axis=0)
+    mean, spread = (find(axis=0, dtype=np.float64) for find in (train.mean, train.std))
     spread[spread == 0] = 1
-    return (train - mean) / spread, (test - mean) / spread
+    return tuple(((part - mean) / spread).astype(np.float32) for part in (train, test))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For many steps on small matrices, in which several threads mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def train_heads(
-    train: NDArray[np.float64],
+    train: Features,
     labels: NDArray[np.int64],
-    test: NDArray[np.float64],
+    test: Features,
     truth: NDArray[np.int64],
     config: HeadTraining,
     generator: torch.Generator,
@@ -159,7 +172,7 @@ def train_heads(
     All repeats are trained side by side, each as if alone: many small steps take most of their time to begin. On the
     CPU, since layers are small.
     """
-    features, targets = torch.from_numpy(train).float(), torch.from_numpy(labels)
+    features, targets = torch.from_numpy(train), torch.from_numpy(labels)
     repeats, count, dim = features.shape
     classes = int(max(labels.max(), truth.max())) + 1
     weight = torch.zeros(repeats, dim, classes, requires_grad=True)
@@ -167,7 +180,7 @@ def train_heads(
     optimizer = torch.optim.AdamW([weight, bias], lr=config.learning_rate, weight_decay=0.0)
     steps = max(math.ceil(count / config.batch), config.steps)
     which = torch.arange(repeats)[:, None]
-    with torch.autocast("cpu", enabled=False):  # what the network runs in is not for its judge
+    with one_thread(), torch.autocast("cpu", enabled=False):  # what the network runs in is not for its judge
         for step in range(config.epochs * steps):
             optimizer.param_groups[0]["lr"] = config.rate(step / steps)
             rows = torch.randint(count, (repeats, min(config.batch, count)), generator=generator)
@@ -176,15 +189,18 @@ def train_heads(
             loss = F.cross_entropy(logits.flatten(0, 1), targets[rows].flatten())
             (repeats * loss).backward()  # the sum over repeats of their means
             optimizer.step()
-        answers = torch.baddbmm(bias, torch.from_numpy(test).float(), weight).argmax(dim=2).numpy()
+        answers = torch.baddbmm(bias, torch.from_numpy(test), weight).argmax(dim=2).numpy()
     return tuple(float(share) for share in (answers == truth).mean(axis=1))
 
 
 def fit_logistic(
-    train: NDArray[np.float64], labels: NDArray[np.int64], test: NDArray[np.float64], truth: NDArray[np.int64]
+    train: Features, labels: NDArray[np.int64], test: Features, truth: NDArray[np.int64]
 ) -> tuple[float, ...]:
     """The same for logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
-    pairs = zip(train, test, strict=True)
-    return tuple(float(LogisticRegression(max_iter=2000).fit(one, labels).score(other, truth)) for one, other in pairs)
+    scores = []
+    for one, other in zip(train, test, strict=True):
+        classifier = LogisticRegression(max_iter=2000).fit(one.astype(np.float64), labels)  # float32 ends early
+        scores.append(float(classifier.score(other, truth)))
+    return tuple(scores)

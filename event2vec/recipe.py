@@ -23,7 +23,7 @@ class DataConfig:
     """Which data set a recipe is for, and how it is read."""
 
     dataset: Literal["dvs_gesture", "asl_dvs", "dvs_lip", "nmnist", "folder", "digits"] = "folder"
-    """What --data holds when it is no store."""
+    """What --data holds when it is not a store."""
     workers: int = 0
     """Processes that read ahead while the network computes; 0 reads in turn."""
     clusterings: int = 1

@@ -53,7 +53,7 @@ def begin_run(run: Path, recipe: Recipe, facts: Mapping[str, Any]) -> None:
 def read_run(run: Path) -> dict[str, Any]:
     """What run.json holds: task, data and environment."""
     if not (run / FACTS).is_file():
-        raise FileError(run, "is no run: it has no run.json. A run is a folder that 'event2vec train' wrote")
+        raise FileError(run, "is not a run: it has no run.json. A run is a folder that 'event2vec train' wrote")
     facts = read_json(run / FACTS)
     texts = [facts.get(name) for name in ("data", "init", "source") if facts.get(name) is not None]
     whole = facts.get("task") in ("train", "pretrain") and facts.get("data") and "init" in facts
@@ -132,7 +132,7 @@ def read_rows(path: Path) -> list[dict[str, float]]:
         if not rows or not all({"epoch", "seconds", "data_share"} <= row.keys() for row in rows):
             raise ValueError("epochs or their figures are missing")
     except (ValueError, csv.Error) as error:
-        raise FileError(path, f"is no table of a run's epochs: {shorten(str(error))}") from None
+        raise FileError(path, f"is not a table of a run's epochs: {shorten(str(error))}") from None
     return rows
 
 

@@ -25,7 +25,7 @@ class Sampling:
     length: int = 1024
     """Events that a network reads of each recording, L in the paper; shorter recordings stay as they are."""
     seeding: Seeding = "pruned"
-    """Of clusters. pruned: spare seeds, the best are kept. plain: Alg. 1 to the letter. Stores keep theirs."""
+    """How cluster centres are seeded. pruned: spare seeds, the best are kept. plain: Alg. 1 to the letter."""
 
     def __post_init__(self) -> None:
         if self.method not in ("random", "clusters"):

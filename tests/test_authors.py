@@ -295,7 +295,7 @@ def test_every_weight_has_a_place(tmp_path):
         ({"classifier.decoder.weight": torch.ones(3)}, "leaves over classifier.decoder.weight"),
         ({norm: torch.ones(3)}, r"has .*norm1.bias of shape \(3,\), the network needs \(16,\)"),
         ({norm: torch.full((16,), torch.nan)}, "norm1.bias has values that are not finite"),
-        ({norm: torch.ones(16, dtype=torch.int64)}, "norm1.bias is no array of numbers"),
+        ({norm: torch.ones(16, dtype=torch.int64)}, "norm1.bias is not an array of numbers"),
         ({norm: None}, "lacks classifier.backbone_net.layers.1.norm1.bias"),
         ({"classifier.embed_net.embed.6.weight": None}, "no network of the authors': classifier.embed_net.embed.6"),
     ):
@@ -327,7 +327,7 @@ def test_no_checkpoint_is_one_error(tmp_path, content):
     torch.save([1, 2], tmp_path / "list.ckpt")
     with pytest.raises(Event2VecError, match="holds no weights by name"):
         import_checkpoint(tmp_path / "list.ckpt", ModelConfig())
-    with pytest.raises(Event2VecError, match="is no file"):
+    with pytest.raises(Event2VecError, match="is not a file"):
         import_checkpoint(tmp_path, ModelConfig())
 
 

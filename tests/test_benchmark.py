@@ -138,6 +138,35 @@ def test_work_that_never_runs_is_not_taken_for_too_large():
         largest_batch(int, run)
 
 
+def test_work_that_breaks_is_not_taken_for_too_large():
+    def run(size):
+        if size > 2:
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        largest_batch(int, run)
+
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_peak_memory_of_a_gpu_is_that_of_the_call():
+    compute = Compute.choose("cuda")
+    peak = measure.peak_of(lambda: torch.zeros(2**24, device="cuda"), compute, alone=lambda: -1)
+    assert 2**26 <= peak - torch.cuda.memory_allocated() < 2**27
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_the_largest_batch_of_a_gpu_is_found():
+    whole = torch.cuda.mem_get_info()[1]
+    part = whole // 10  # bytes of one
+    size = largest_batch(lambda size: size, lambda size: torch.zeros(size * part, dtype=torch.uint8, device="cuda"))
+    assert size in (4, 6, 8)
+
+
 def test_the_quickest_batch_stops_where_doubling_gains_nothing(monkeypatch):
     monkeypatch.setattr(measure, "seconds_of", lambda work: work())  # a clock that no other process disturbs
     up_to_eight = {1: 0.02, 2: 0.02, 4: 0.03, 8: 0.05, 16: 0.1, 32: 0.1}

@@ -8,6 +8,7 @@ import torch
 from conftest import SMALL, assert_same, make_recording, randomise
 
 from event2vec import Event2VecError, Events, EventStore, ModelConfig, Sampling, Sensor, build_model
+from event2vec.devices import Compute
 from event2vec.evaluate import (
     Evaluation,
     classify_store,
@@ -53,6 +54,19 @@ def test_repeats_are_independent_and_the_same_next_time(store):
 def test_batches_do_not_change_the_result(store):
     model = build(length=10)
     assert evaluate(model, store, 2, batch=3).accuracies == evaluate(model, store, 2, batch=64).accuracies
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("precision", "tolerance"), [("32-true", 1e-4), ("bf16-mixed", 0.05)])
+def test_a_gpu_gives_the_same_scores(store, precision, tolerance):
+    model = build(length=10)
+    expected = classify_store(model, store, 0, 8)
+    compute = Compute.choose("cuda", precision)
+    with compute.autocast():
+        found = classify_store(model.to(compute.device), store, 0, 8)
+        assert evaluate(model, store, repeats=2).recordings == 20
+    np.testing.assert_allclose(found, expected, atol=tolerance)
 
 
 def test_clusters_need_one_repeat(store):

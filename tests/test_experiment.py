@@ -261,5 +261,5 @@ def test_what_is_no_experiment_is_said(tmp_path):
         with pytest.raises(Event2VecError, match="is not an experiment"):
             load_experiment(str(tmp_path / "bad.yaml"))
     (tmp_path / "engine.yaml").write_text("{title: x, rows: [{name: a, settings: {}, paper: {x: 1}, engine: magic}]}")
-    with pytest.raises(Event2VecError, match="engine must be one of ours, plain, scikit-learn, faiss, got 'magic'"):
+    with pytest.raises(Event2VecError, match="engine must be one of ours, scikit-learn, faiss, got 'magic'"):
         load_experiment(str(tmp_path / "engine.yaml"))

@@ -41,6 +41,7 @@ def test_the_deepest_features_are_those_of_the_head(store, pooling):
     np.testing.assert_allclose(deepest, expected.numpy(), atol=1e-5)
     np.testing.assert_allclose(tokens, first.numpy(), atol=1e-5)
     assert raw.shape == (40, 4)
+    assert {part.dtype for part in (raw, tokens, *standardise(deepest, tokens))} == {np.dtype(np.float32)}, "memory"
 
 
 def test_what_is_linearly_separable_is_separated(store):
@@ -75,19 +76,21 @@ def test_a_head_trained_for_long_agrees_with_logistic_regression():
     """Three overlapping classes: gradient descent must get as far as the solver, from the paper's settings."""
     random = np.random.default_rng((0, 0, 0))
     labels = random.integers(0, 3, 600)
-    features = 100 * (np.eye(3)[labels] + 0.6 * random.standard_normal((600, 3)))
+    features = (100 * (np.eye(3)[labels] + 0.6 * random.standard_normal((600, 3)))).astype(np.float32)
     train, test = standardise(features[:400], features[400:])
-    np.testing.assert_allclose([train.mean(), train.std()], [0, 1], atol=1e-9)
+    np.testing.assert_allclose([train.mean(), train.std()], [0, 1], atol=1e-6)
     given = (np.stack([train, -train]), labels[:400], np.stack([test, -test]), labels[400:])
+    threads = torch.get_num_threads()
     trained = train_heads(*given, HeadTraining(epochs=16), torch.Generator().manual_seed(0))
     again = train_heads(*given, HeadTraining(epochs=16), torch.Generator().manual_seed(0))
     assert trained == again, "the same draws, the same heads"
+    assert torch.get_num_threads() == threads, "as before"
     assert all(0.7 < accuracy < 1 for accuracy in trained)
     assert trained == pytest.approx(fit_logistic(*given), abs=0.03)
 
 
 def test_features_that_never_change_are_left_alone():
-    train, test = standardise(np.ones((4, 2)), np.full((2, 2), 3.0))
+    train, test = standardise(np.ones((4, 2), np.float32), np.full((2, 2), 3, np.float32))
     assert (train == 0).all()
     assert (test == 2).all()
 

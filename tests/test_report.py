@@ -75,7 +75,7 @@ def test_resolutions_go_from_one_pixel_to_the_sensor(run):
 
 
 def test_what_is_no_run_is_one_clear_line(run, tmp_path):
-    with pytest.raises(Event2VecError, match=r"is no run: it has no run\.json"):
+    with pytest.raises(Event2VecError, match=r"is not a run: it has no run\.json"):
         write_report(tmp_path, tmp_path / "report.html")
     shutil.copytree(run, tmp_path / "moved")
     (tmp_path / "moved/run.json").write_text('{"task": "train", "data": "nowhere", "init": null}')

@@ -539,7 +539,7 @@ def test_a_row_that_was_trained_again_is_replaced(tmp_path):
 def test_rubbish_in_the_metrics_of_a_run_is_one_error(tmp_path, content):
     path = tmp_path / "metrics.csv"
     path.write_text(content)
-    with pytest.raises(Event2VecError, match=r"metrics.csv: is no table of a run's epochs"):
+    with pytest.raises(Event2VecError, match=r"metrics.csv: is not a table of a run's epochs"):
         read_rows(path)
 
 
@@ -601,7 +601,7 @@ def test_what_a_process_that_reads_ahead_met_is_one_line(tmp_path):
 
 
 def test_a_folder_that_is_no_run_is_said(tmp_path):
-    with pytest.raises(Event2VecError, match=r"is no run: it has no run.json"):
+    with pytest.raises(Event2VecError, match=r"is not a run: it has no run.json"):
         resume_run(tmp_path)
     for content, message in (
         ("[1]", "expected a JSON object"),
@@ -623,7 +623,7 @@ def test_a_run_that_was_killed_before_it_began_begins_again(store, tmp_path, lef
     for name in left:
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).write_text("{}")
-    with pytest.raises(Event2VecError, match=r"is no run|is damaged"):
+    with pytest.raises(Event2VecError, match=r"is not a run|is damaged"):
         resume_run(run)
     start_run(replace(RECIPE, training=replace(RECIPE.training, epochs=1)), store, run, "train")
     assert len(read_rows(run / "metrics.csv")) == 1

@@ -35,8 +35,8 @@ def shell(tmp_path, monkeypatch):
     return Shell(tmp_path, monkeypatch)
 
 
-def learn_and_look(shell, recipe, data):
-    """Train on a data set, and everything that is done with a run."""
+def learn_and_look(shell, recipe, data, checkpoint):
+    """Train on a data set, everything that is done with a run, and a network of the authors."""
     shell("prepare", recipe, "--root", data, "--out", "store", "--workers", "2")
     shell("pretrain", recipe, "--data", data, "--out", "pretrained", "--workers", "1", *SMALL)
     shell("train", recipe, "--data", data, "--out", "run", "--init", "pretrained", "--workers", "2", *SMALL)
@@ -47,6 +47,9 @@ def learn_and_look(shell, recipe, data):
     assert "Watch it read" in (shell.folder / "run/report.html").read_text("utf-8")
     shell("figures", "run", "--recordings", "1")
     shell("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32", "--repeats", "2")
+    table = ("--recipe", "run/recipe.yaml", "--data", "store", "--out", "tables", "--seeds", "1", "--workers", "1")
+    shell("experiment", "sharing", *table, "--epochs", "1")
+    shell("import", checkpoint, "--recipe", "dvs_gesture", "--out", "imported")
 
 
 @pytest.fixture
@@ -63,14 +66,11 @@ def nmnist(shared_data, tmp_path):
 
 
 def test_every_verb_runs_on_nmnist(shell, nmnist, shared_data):
-    learn_and_look(shell, "nmnist", nmnist)
+    learn_and_look(shell, "nmnist", nmnist, shared_data / "golden/dvs_gesture.ckpt")
     file = next(nmnist.glob("Test/3/*"))
     assert json.loads(shell("predict", "run", file, "--json"))[0]["name"] in "0123456789"
     shell("info", file)
     shell("convert", file, "digit.h5")
-    table = ("--recipe", "nmnist", "--data", nmnist, "--out", "tables", "--seeds", "1", "--workers", "1")
-    shell("experiment", "sharing", *table, "--epochs", "1")
-    shell("import", shared_data / "golden/dvs_gesture.ckpt", "--recipe", "dvs_gesture", "--out", "imported")
     shell("benchmark", "data")
     shell("demo", "--epochs", "1")
     assert shell.ran == set(VERBS)
@@ -90,7 +90,12 @@ def mixed(shell, shared_data):
     return shell.folder / "data"
 
 
-def test_every_verb_runs_on_a_mixed_folder(shell, mixed):
-    learn_and_look(shell, "folder", mixed)
+def test_every_verb_runs_on_a_mixed_folder(shell, mixed, shared_data):
+    learn_and_look(shell, "folder", mixed, shared_data / "golden/dvs_gesture.ckpt")
+    files = sorted(mixed.glob("*/[0-9].*"))
+    assert len(json.loads(shell("info", "--json", *files))) == len(files) == 12
+    shell("info", mixed / "shapes/README.txt", files[0], code=2)
+    shell("convert", files[0], "part.csv", "--stop", "0.01")
     shell("predict", "run", *sorted(mixed.glob("*/*.raw")))
     shell("predict", "run", mixed / "shapes/README.txt", mixed / "shapes/0.npz", code=2)
+    assert shell.ran == set(VERBS) - {"demo", "benchmark"}, "which take no recordings"

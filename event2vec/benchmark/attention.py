@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from event2vec.attention import forgetting_attention, forgetting_weights
-from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.benchmark.measure import best_seconds, peak_bytes, peak_of
 from event2vec.devices import CPU, Compute
 from event2vec.machine import flush_denormals, tune_cpu
 
@@ -44,23 +44,18 @@ def _measure(shape: tuple[int, ...], gradients: bool, compute: Compute) -> dict[
     rounds = max(5, ROUNDS * 1024 // shape[2])
     sides = {name: partial(_run, name, inputs) for name in names}
     seconds = best_seconds(sides, rounds, compute)
-    peaks = {name: _peak(name, shape, inputs, compute) for name in names}
+    peaks = {
+        name: peak_of(
+            sides[name], compute, partial(peak_bytes, _run_on, (name, SMALL, gradients), name, shape, gradients)
+        )
+        for name in names
+    }
     row: dict[str, Any] = {"shape": " x ".join(map(str, shape)), "pass": "with gradients" if gradients else "forward"}
     row |= {f"{name} ms": seconds[name] * 1e3 if name in names else "-" for name in SIDES}
     row["folded / plain"] = seconds["folded"] / seconds["plain"]
     row["written out / folded"] = seconds["written out"] / seconds["folded"] if "written out" in names else "-"
     row |= {f"{name} MB": peaks[name] / 2**20 if name in names else "-" for name in SIDES}
     return row
-
-
-def _peak(name: str, shape: tuple[int, ...], inputs: list[Tensor], compute: Compute) -> int:
-    """Memory at its highest: of the GPU, or what a process of its own adds."""
-    gradients = inputs[0].requires_grad
-    if not compute.counts_memory:
-        return peak_bytes(_run_on, (name, SMALL, gradients), name, shape, gradients)
-    compute.forget_peak()
-    _run(name, inputs)
-    return compute.peak_bytes() or 0
 
 
 def _inputs(shape: tuple[int, ...], gradients: bool, compute: Compute) -> list[Tensor]:

@@ -23,7 +23,13 @@ SIZES = (4_000, 16_000, 64_000, 256_000)
 CLUSTERS = (256, 512, 1024)
 ITERATIONS = 20
 ROUNDS = 3
-OURS, OURS_TORCH, SKLEARN, SKLEARN_LONG, FAISS = "ours", "ours, torch", "scikit-learn", "scikit-learn 300", "faiss"
+OURS_COMPILED, OURS_TORCH, SKLEARN, SKLEARN_LONG, FAISS = (
+    "ours",
+    "ours, torch",
+    "scikit-learn",
+    "scikit-learn 300",
+    "faiss",
+)
 
 
 def measure_clustering(recordings: Path | None, compute: Compute = CPU) -> list[dict[str, Any]]:
@@ -45,7 +51,7 @@ def _ours_on_torch(events: Events, clusters: int, compute: Compute = CPU) -> Eve
 
 
 SIDES: dict[str, Callable[[Events, int], Events]] = {
-    OURS: partial(cluster_events, iterations=ITERATIONS),
+    OURS_COMPILED: partial(cluster_events, iterations=ITERATIONS),
     OURS_TORCH: _ours_on_torch,
     SKLEARN: partial(cluster_sklearn, iterations=ITERATIONS),
     FAISS: partial(cluster_faiss, iterations=ITERATIONS),
@@ -61,7 +67,10 @@ def _compare(events: Events, clusters: int, compute: Compute) -> dict[str, Any]:
     spread = {name: inertia(events, side()) for name, side in sides.items()}
     row: dict[str, Any] = {"events": len(events), "clusters": clusters}
     row |= {f"{name} ms": value * 1e3 for name, value in seconds.items()}
-    row |= {"x scikit-learn": seconds[SKLEARN] / seconds[OURS], "x faiss": seconds[FAISS] / seconds[OURS]}
+    row |= {
+        "x scikit-learn": seconds[SKLEARN] / seconds[OURS_COMPILED],
+        "x faiss": seconds[FAISS] / seconds[OURS_COMPILED],
+    }
     return row | {f"inertia {name}": value / spread[SKLEARN] for name, value in spread.items() if name != SKLEARN}
 
 
@@ -78,7 +87,7 @@ def _growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     grown = []
     for clusters, group in groupby(ordered, key=lambda row: row["clusters"]):
         first, *_, last = group
-        times = last[f"{OURS} ms"] / first[f"{OURS} ms"]
+        times = last[f"{OURS_COMPILED} ms"] / first[f"{OURS_COMPILED} ms"]
         grown.append({"clusters": clusters, "events grow": last["events"] / first["events"], "time grows": times})
     return grown
 

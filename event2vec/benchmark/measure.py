@@ -12,6 +12,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from event2vec.devices import CPU, Compute
 from event2vec.workers import end_with_parent
 
@@ -48,6 +50,15 @@ def peak_bytes(work: Callable[..., Any], warm_up: tuple[Any, ...], *arguments: A
         return pool.submit(_grow, work, warm_up, arguments).result()
 
 
+def peak_of(side: Callable[[], Any], compute: Compute, alone: Callable[[], int]) -> int:
+    """Memory at its highest: of the GPU in `side`, or on a CPU what `alone` finds in a process of its own."""
+    if not compute.counts_memory:
+        return alone()
+    compute.forget_peak()
+    side()
+    return compute.peak_bytes() or 0
+
+
 def _grow(work: Callable[..., Any], warm_up: tuple[Any, ...], arguments: tuple[Any, ...]) -> int:
     work(*warm_up)
     before = highest_bytes()
@@ -77,7 +88,7 @@ def largest_batch(fill: Callable[[int], Batch], work: Callable[[Batch], Any]) ->
     def fits(size: int) -> bool:
         try:
             work(fill(size))
-        except RuntimeError:  # out of memory, or more than a kernel takes
+        except torch.OutOfMemoryError:
             return False
         return True
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from event2vec.benchmark.measure import best_seconds, choose_batch, peak_bytes, seconds_of
+from event2vec.benchmark.measure import best_seconds, choose_batch, peak_bytes, peak_of, seconds_of
 from event2vec.devices import CPU, Compute
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import EventBatch, Events, Sensor
@@ -65,7 +65,14 @@ def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> di
     seconds = best_seconds(sides, ROUNDS, compute)
     rate = 10 * 2 * MATRIX**3 / seconds["product"]
     limit = count * count_operations(config, sampling.length) / rate
-    peaks = {work: _peak(recipe, work, count, sides[work], compute) for work in WORK}
+    peaks = {
+        work: peak_of(
+            sides[work],
+            compute,
+            partial(peak_bytes, _run_on, (recipe, work, 1, SMALL), recipe, work, count, sampling.length),
+        )
+        for work in WORK
+    }
     row: dict[str, Any] = {"recipe": recipe, "batch": count, "events": sampling.length}
     for name, work in (("inference", 1), ("training", 3)):  # gradients of inputs and of weights: twice the products
         row[f"{name} recordings/s"] = count / seconds[name]
@@ -74,16 +81,6 @@ def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> di
         row[f"{name} / limit"] = seconds[name] / (work * limit)
         row[f"{name} MB"] = peaks[name] / 2**20
     return row | {"product GFLOP/s": rate / 1e9}
-
-
-def _peak(recipe: str, work: str, count: int, side: Callable[[], Any], compute: Compute) -> int:
-    """Memory at its highest: of the GPU, or what a process of its own adds."""
-    length = PAPER[recipe][1].length
-    if not compute.counts_memory:
-        return peak_bytes(_run_on, (recipe, work, 1, SMALL), recipe, work, count, length)
-    compute.forget_peak()
-    side()
-    return compute.peak_bytes() or 0
 
 
 def count_operations(config: ModelConfig, length: int) -> float:

@@ -40,12 +40,12 @@ def run(options: Namespace) -> None:
     evaluation = evaluate_run(
         run,
         options.data,
-        options.split,
-        options.repeats,
-        options.vote,
-        options.workers,
-        options.device,
-        options.precision,
+        split=options.split,
+        repeats=options.repeats,
+        vote=options.vote,
+        workers=options.workers,
+        device=options.device,
+        precision=options.precision,
     )
     print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
     if picture := keep_evaluation(run, evaluation, options.split, options.data):

@@ -49,14 +49,14 @@ def run(options: Namespace) -> None:
     folder = Path(options.out) if options.out else Path("experiments") / f"{Path(options.name).stem}-{recipe.name}"
     init = Path(options.init) if options.init else None
     setting = Setting(
-        options.data,
-        options.workers,
-        init,
-        TrainingProgress,
-        progress_bar,
-        pretrain.with_settings(epochs) if pretrain else None,
-        options.device,
-        options.precision,
+        data=options.data,
+        workers=options.workers,
+        init=init,
+        watcher=TrainingProgress,
+        stage=progress_bar,
+        pretrain=pretrain.with_settings(epochs) if pretrain else None,
+        device=options.device,
+        precision=options.precision,
     )
     results = run_experiment(experiment, recipe, setting, folder, options.seeds, say)
     if not results:  # the first process of those that train together has them

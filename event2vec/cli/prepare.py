@@ -42,14 +42,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--seeding",
         choices=["pruned", "plain"],
         default="pruned",
-        help="of clusters; plain is Alg. 1 to the letter, pruned comes closer to the events",
+        help="how cluster centres are seeded: plain is Alg. 1 to the letter, pruned comes closer to the events",
     )
     add_workers_option(parser, "read")
     parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
     parser.add_argument(
         "--orientation",
         choices=["upright", "mat", "spikingjelly"],
-        help="of asl_dvs: upright (default), or as in its .mat or in SpikingJelly's npz files, for networks trained so",
+        help="applies only to asl_dvs: upright (default), or as in its .mat files or in SpikingJelly's npz files, "
+        "for networks trained on those",
     )
     parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
     add_reading_options(parser)
@@ -70,11 +71,11 @@ def run(options: Namespace) -> int:
             report = prepare(
                 datasets,
                 options.out,
-                options.workers,
-                progress,
-                options.clusters,
-                options.clusterings,
-                options.seeding,
+                workers=options.workers,
+                progress=progress,
+                clusters=options.clusters,
+                clusterings=options.clusterings,
+                seeding=options.seeding,
             )
     except KeyboardInterrupt:
         say("event2vec: stopped. The same command goes on from here")
@@ -89,7 +90,7 @@ def _options(options: Namespace) -> dict[str, Any]:
 
     reading = {name: value for name, value in reading_options(options).items() if value is not None}
     if options.orientation is not None and options.name != "asl_dvs":
-        raise Event2VecError(f"--orientation is for 'asl_dvs'; {options.name} has one alone")
+        raise Event2VecError(f"--orientation applies only to asl_dvs, not to {options.name}")
     if options.name == "folder":
         return {"seed": options.seed, **reading}
     if reading:

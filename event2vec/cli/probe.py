@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run, or a folder with a saved network, pre-trained or trained")
     parser.add_argument("--data", metavar="PATH", help="a store, or a data set as downloaded; digits need none")
-    parser.add_argument("--dataset", default="folder", metavar="NAME", help="what --data holds when it is no store")
+    parser.add_argument("--dataset", default="folder", metavar="NAME", help="what --data holds when it is not a store")
     parser.add_argument("--layers", metavar="K,K,...", help="blocks to go through (default: 0 to all)")
     parser.add_argument("--method", default="random", metavar="M", help="how events are chosen: random or clusters")
     parser.add_argument("--events", type=int, default=256, metavar="N", help="events of each recording")

@@ -60,7 +60,7 @@ class TrainingProgress:
     def took_over(self, names: list[str]) -> None:
         parts = Counter(name.partition(".")[0] for name in names)
         said = " and ".join(f"{count} weights of the {part}" for part, count in parts.items())
-        say(f"Takes over {said}; the head starts anew")
+        say(f"Takes over {said}; the head starts from new weights")
 
     def start(self, epochs: int, steps: int, done: int) -> None:
         self.epochs, self.steps, self.done = epochs, steps, done
