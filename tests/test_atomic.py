@@ -195,6 +195,8 @@ WRITERS = {
     "model": _network,
     "recording.npz": _recording,
     "recording.csv": _recording,
+    "recording.txt": _recording,
+    "recording.h5": _recording,
     "recording.aedat4": _recording,
     "recording.raw": _recording,
     "recording.dat": _recording,

@@ -14,6 +14,9 @@ from conftest import assert_same
 
 from event2vec import Event2VecError, Event2VecWarning, Sensor, open_dataset, read_events
 from event2vec.datasets import DATASETS
+from event2vec.io import read_recording
+
+ASL_DVS_FILE = {"ts": [[5.0], [9.0]], "x": [[3], [4]], "y": [[1], [2]], "pol": [[1], [0]]}
 
 CLOCK = 5_000_000  # what the camera's clock shows at the first event of the gesture file
 
@@ -100,7 +103,7 @@ def test_letters_are_split_by_name(suffix, tmp_path):
         (tmp_path / letter).mkdir()
         for number in range(10):
             path = tmp_path / letter / f"{letter}_{number:04d}{suffix}"
-            encoders.mat(path) if suffix == ".mat" else encoders.npz(path)
+            scipy.io.savemat(path, ASL_DVS_FILE) if suffix == ".mat" else encoders.npz(path)
         (tmp_path / letter / "Thumbs.db").touch()
     train, test = (open_dataset("asl_dvs", tmp_path, split) for split in ("train", "test"))
     assert (len(train), len(test), len(train.classes)) == (16, 4, 24)
@@ -234,12 +237,26 @@ def test_a_simulated_digit_survives_a_file(tmp_path):
     assert_same(read_events(tmp_path / "digit.aedat4"), events)
 
 
-def test_mat_fields_as_asl_dvs_has_them(tmp_path):
-    scipy.io.savemat(tmp_path / "a.mat", {"ts": [[5.0], [9.0]], "x": [[3], [4]], "y": [[1], [2]], "pol": [[1], [0]]})
-    with pytest.warns(
-        Event2VecWarning, match=r"ASL-DVS has such files and counts upwards: 'event2vec prepare asl_dvs'"
-    ):
-        assert read_events(tmp_path / "a.mat", sensor=Sensor(240, 180)).t.tolist() == [0, 4]
+@pytest.mark.parametrize("kind", ["i1", "u1", "i4", "f8"])
+def test_a_file_of_asl_dvs_is_read_upright_by_itself_too(kind, tmp_path):
+    scipy.io.savemat(tmp_path / "a.mat", ASL_DVS_FILE | {"y": np.array([[1], [120]], kind)})
+    with pytest.warns(Event2VecWarning, match=r"a\.mat: taken as a recording of ASL-DVS, .* turned upright"):
+        events = read_events(tmp_path / "a.mat")
+    assert (events.sensor, events.y.tolist(), events.t.tolist()) == (Sensor(240, 180), [178, 59], [0, 4])
+    assert read_recording(tmp_path / "a.mat").sensor_declared
+
+
+@pytest.mark.parametrize("change", [{"x": [[3], [240]]}, {"y": [[1], [180]]}, {"comment": "another camera"}])
+def test_other_mat_files_are_read_as_they_stand(change, tmp_path):
+    content = ASL_DVS_FILE | change
+    scipy.io.savemat(tmp_path / "a.mat", content)
+    recording = read_recording(tmp_path / "a.mat")
+    assert (recording.events.y.tolist(), recording.warnings) == (np.ravel(content["y"]).tolist(), ())
+    for letter in "ay":
+        (tmp_path / letter).mkdir()
+        scipy.io.savemat(tmp_path / letter / "0.mat", content)
+    with pytest.raises(Event2VecError, match=r"240x180|is not a file of ASL-DVS"):
+        open_dataset("asl_dvs", tmp_path, "test").read(0)
 
 
 def asl_dvs_files(folder, suffix):

@@ -1,5 +1,6 @@
 """Whatever a file holds or is: events or one short error, at once, in little memory, and no other file is read."""
 
+import json
 import os
 import signal
 import socket
@@ -21,16 +22,17 @@ from event2vec import Event2VecError, read_events, write_events
 from event2vec.benchmark.measure import highest_bytes
 from event2vec.errors import MissingExtra
 from event2vec.io import hdf5, read_recording
+from event2vec.io.arrays import NAMES
 
 COLUMNS = {"x": [1, 2], "y": [3, 4], "t": [5, 9], "p": [1, 0]}
 
 
-def refusal(path, **options):
+def refusal(path, within=15, **options):
     """The one error of a file: it comes within seconds, and fits on a few lines of a terminal."""
     start = time.monotonic()
     with pytest.raises(Event2VecError) as caught:
         read_events(path, **options)
-    assert time.monotonic() - start < 15
+    assert time.monotonic() - start < within
     message = str(caught.value)
     assert len(message) < len(str(path)) + 500
     assert message.replace(str(path), "").isprintable()
@@ -67,30 +69,13 @@ class TestNamesOfFolders:
         assert_same(read_events(tmp_path / folder / f"a{suffix}"), events)
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    place = tmp_path / "disk"
-    place.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", place], capture_output=True).returncode:
-        pytest.skip("a small disk can be mounted by root alone")
-    yield place
-    subprocess.run(["umount", place], check=True)
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".aedat4", ".raw", ".dat", ".h5", ".csv", ".txt"])
-def test_a_full_disk_is_one_line_and_nothing_is_left_on_it(suffix, small_disk, make_events):
-    with pytest.raises(Event2VecError, match=rf"disk/a{suffix}: the disk is full\. Free some space"):
-        write_events(small_disk / f"a{suffix}", make_events(100_000))
-    assert list(small_disk.iterdir()) == []
-
-
 def test_convert_on_a_full_disk_ends_with_2_and_one_line(small_disk, make_events, tmp_path):
-    write_events(tmp_path / "a.npz", make_events(100_000))
-    command = [sys.executable, "-m", "event2vec", "convert", tmp_path / "a.npz", small_disk / "a.h5"]
+    write_events(tmp_path / "a.npz", make_events(1 << 18, duration=1 << 30))
+    command = [sys.executable, "-m", "event2vec", "convert", tmp_path / "a.npz", small_disk.folder / "a.h5"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "a.h5: the disk is full. Free some space" in done.stderr
-    assert list(small_disk.iterdir()) == []
+    assert list(small_disk.folder.iterdir()) == []
 
 
 class TestPackedZeros:
@@ -307,7 +292,30 @@ class TestHdf5:
         heap = data.index(b"GCOL")
         data[heap + 24 : heap + 32] = struct.pack("<Q", 2**64 - 16)  # the first entry claims to end where it begins
         path.write_bytes(data)
-        assert "cannot be read as HDF5" in refusal(path)
+        assert "cannot be read as HDF5: reading it took longer than 3 s of computing" in refusal(path, within=60)
+
+    def test_waiting_for_others_does_not_count_as_reading(self, tmp_path):
+        """Here for the one that asked, which reads late; on a busy machine for a turn on the processor."""
+        many = np.arange(100_000)
+        path = columns_file(tmp_path / "a.h5", x=many % 30, y=many % 30, t=many, p=many % 2)
+        request = {"path": os.fsencode(path).hex(), "names": list(NAMES.values()), "bytes": 1 << 25}
+        command = [sys.executable, "-P", hdf5.CHILD]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            child.stdin.write(json.dumps(request | {"seconds": 1, "wall_seconds": 60}).encode() + b"\n")
+            child.stdin.flush()
+            time.sleep(3)
+            table, _ = hdf5._receive(child.stdout)
+            child.stdin.close()
+        assert sorted(table) == ["p", "t", "x", "y"]
+
+    def test_a_reader_that_cannot_start_is_not_a_damaged_file(self, tmp_path, monkeypatch):
+        path = columns_file(tmp_path / "a.h5")
+        (tmp_path / "h5py.py").write_text("raise ImportError")
+        monkeypatch.syspath_prepend(tmp_path)
+        hdf5._child().end()
+        with pytest.raises(Event2VecError, match=r"HDF5 reader could not be started\. Check it: .* -c 'import h5py'"):
+            read_recording(path)
+        hdf5._child().end()
 
     @pytest.mark.parametrize("offset", [2**63, np.uint64(2**64 - 1), 1e300, float("nan"), 0.5, [1, 2], b"text"])
     def test_an_offset_that_no_clock_shows_is_an_error(self, offset, tmp_path):
@@ -410,6 +418,48 @@ class TestNumbers:
         for name in ("rho", "intensity"):
             np.savez(tmp_path / "a.npz", **COLUMNS, **{name: np.array([3, 1], kind)})
             assert read_events(tmp_path / "a.npz").rho.tolist() == [3, 1]
+
+    OTHERS = (  # what another program may call intensity
+        np.array([0.5, 3]),
+        np.array([0, 3]),
+        np.array([np.inf, 3]),
+        np.array([np.nan, 3]),
+        np.array([1, 2, 3]),
+        np.ones((2, 2)),
+        np.array(["dark", "light"]),
+    )
+
+    @pytest.mark.parametrize("intensity", [*OTHERS, np.array([{}, {}])], ids=str)
+    def test_an_intensity_that_is_not_a_count_is_left_alone(self, intensity, tmp_path):
+        np.savez(tmp_path / "a.npz", **COLUMNS, intensity=intensity)
+        recording = read_recording(tmp_path / "a.npz")
+        assert (recording.events.rho.tolist(), recording.events.t.tolist()) == ([1, 1], [0, 4])
+        assert recording.warnings == ()
+
+    @pytest.mark.parametrize("intensity", [*OTHERS[:-1], None, h5py.SoftLink("/elsewhere")], ids=str)
+    def test_an_intensity_in_hdf5_that_is_not_a_count_is_left_alone(self, intensity, tmp_path):
+        with h5py.File(columns_file(tmp_path / "a.h5"), "a") as file:
+            if intensity is None:
+                file.create_group("events/intensity")
+            else:
+                file["events/intensity"] = intensity
+        assert read_events(tmp_path / "a.h5").rho.tolist() == [1, 1]
+
+    def test_times_from_0_to_1_beside_counts_are_seconds_and_it_is_said(self, tmp_path):
+        np.savez(tmp_path / "a.npz", **(COLUMNS | {"t": [0.0, 0.5]}), intensity=[3, 1])
+        recording = read_recording(tmp_path / "a.npz")
+        assert recording.events.t.tolist() == [0, 500_000]
+        assert recording.warnings == ("its times from 0 to 1 were taken as seconds; --time-unit sets another unit",)
+        assert read_recording(tmp_path / "a.npz", time_unit="ms").events.t.tolist() == [0, 500]
+
+    @pytest.mark.parametrize("t", [[0.0, 1.5], [-0.5, 0.5]])
+    def test_other_times_with_fractions_need_their_unit(self, t, tmp_path):
+        np.savez(tmp_path / "a.npz", **(COLUMNS | {"t": t}), intensity=[3, 1])
+        assert "has times with fractions and no unit" in refusal(tmp_path / "a.npz")
+
+    def test_whole_times_as_floats_are_microseconds(self, tmp_path):
+        np.savez(tmp_path / "a.npz", **(COLUMNS | {"t": [0.0, 400.0]}), intensity=[3, 1])
+        assert read_events(tmp_path / "a.npz").t.tolist() == [0, 400]
 
     def test_numbers_of_16_bytes_are_read(self, tmp_path):
         np.savez(tmp_path / "a.npz", **{name: np.array(column, "g") for name, column in COLUMNS.items()})

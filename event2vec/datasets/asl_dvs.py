@@ -4,18 +4,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from event2vec.datasets.dataset import FileDataset, check_root, files_in, find_base, wrong_layout
-from event2vec.errors import Event2VecError
-from event2vec.events import Sensor
+from event2vec.errors import Event2VecError, FileError
 from event2vec.io import Recording
+from event2vec.io.arrays import ASL_DVS_SENSOR as SENSOR
+from event2vec.io.arrays import TURNED
 
-SENSOR = Sensor(240, 180)
 CLASSES = tuple("abcdefghiklmnopqrstuvwxy")  # j and z are movements, not signs
 TRAIN_PERCENT = 80
 PUBLISHED = "https://github.com/PIX2NVS/NVS2Graph"
 # Whether columns and rows count from the other end than in an upright picture. The published .mat files count rows
-# upwards; SpikingJelly turns that by half for its npz files, so theirs are mirrored.
+# upwards, and are turned as they are read; SpikingJelly turns them by half for its npz files, so those are mirrored.
 ORIENTATIONS = {"upright": (False, False), "mat": (False, True), "spikingjelly": (True, False)}
-STORED = {".mat": "mat", ".npz": "spikingjelly"}
+READ = {".mat": "upright", ".npz": "spikingjelly"}
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,16 @@ class AslDvs(FileDataset):
 
     def read(self, index: int) -> Recording:
         recording = super().read(index)
-        stored = ORIENTATIONS[STORED[self.paths[index].suffix.lower()]]
-        mirror, flip = (one != other for one, other in zip(stored, ORIENTATIONS[self.orientation], strict=True))
+        path = self.paths[index]
+        if path.suffix.lower() == ".mat" and TURNED not in recording.warnings:
+            raise FileError(path, f"is not a file of ASL-DVS: expected the variables ts, x, y, pol within {SENSOR}")
+        read = ORIENTATIONS[READ[path.suffix.lower()]]
+        mirror, flip = (one != other for one, other in zip(read, ORIENTATIONS[self.orientation], strict=True))
         events = recording.events
         x = SENSOR.width - 1 - events.x if mirror else events.x
         y = SENSOR.height - 1 - events.y if flip else events.y
-        return replace(recording, events=replace(events, x=x, y=y), warnings=())  # the file's way of counting is known
+        warnings = tuple(warning for warning in recording.warnings if warning != TURNED)  # nothing new in this data set
+        return replace(recording, events=replace(events, x=x, y=y), warnings=warnings)
 
     def fingerprint(self, index: int) -> str:
         return f"{super().fingerprint(index)} {self.orientation}"
@@ -51,7 +55,7 @@ def open_asl_dvs(root: Path | None, split: str, *, orientation: str = "upright")
         raise wrong_layout(root, "a folder for each letter from a to y but j, with .mat or .npz files", PUBLISHED)
     found: list[tuple[Path, int]] = []
     for label, letter in enumerate(CLASSES):
-        paths = files_in(base / letter, tuple(STORED))
+        paths = files_in(base / letter, tuple(READ))
         border = len(paths) * TRAIN_PERCENT // 100
         found += [(path, label) for path in (paths[:border] if split == "train" else paths[border:])]
     return AslDvs.of("asl_dvs", split, CLASSES, base, found, sensor=SENSOR, orientation=orientation)

@@ -27,12 +27,10 @@ NAMES = {
     "p": ("p", "ps", "pol", "polarity", "polarities", "on"),
 }
 INTENSITY = "intensity"  # rho in the authors' files of clusters
-COUNTS = ("rho", INTENSITY)
 ASL_DVS = {"ts", "x", "y", "pol"}  # the variables of its .mat files
-ROWS_UPWARDS = (
-    "its rows are taken as counted downwards. ASL-DVS has such files and counts upwards: 'event2vec prepare asl_dvs' "
-    "reads it upright"
-)
+ASL_DVS_SENSOR = Sensor(240, 180)
+TURNED = "taken as a recording of ASL-DVS, which counts rows from the bottom: turned upright"
+SHARES = "its times from 0 to 1 were taken as seconds; --time-unit sets another unit"
 LARGEST_HEADER = 10_000  # bytes; numpy's own limit, which it looks at after reading them
 
 
@@ -53,11 +51,26 @@ def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | No
     """Pick x, y, t, p (and rho and the sensor, where we wrote them) from named columns."""
     names = find_columns(path, list(table))
     x, y, t, p = (_numbers(path, name, table[names[name]]) for name in ("x", "y", "t", "p"))
-    counts = next((name for name in COUNTS if name in table), None)
-    rho = _numbers(path, counts, table[counts]) if counts else None
-    if counts == INTENSITY and t.dtype.kind == "f":
-        time_unit = time_unit or "s"  # the authors' clusters have times from 0 to 1, and only shares of them matter
-    return Decoded(x, y, to_microseconds(path, t, time_unit), p, _sensor(table.get("sensor")), rho)
+    rho = _numbers(path, "rho", table["rho"]) if "rho" in table else _counts(table.get(INTENSITY), t)
+    warnings: tuple[str, ...] = ()
+    if "rho" not in table and rho is not None and time_unit is None and _are_shares(t):
+        time_unit, warnings = "s", (SHARES,)
+    return Decoded(x, y, to_microseconds(path, t, time_unit), p, _sensor(table.get("sensor")), rho, warnings)
+
+
+def _counts(intensity: Any, t: NDArray[Any]) -> NDArray[Any] | None:
+    """What the authors' files of clusters call intensity; in another's file it may be a grey value."""
+    column = np.asarray(intensity)
+    if column.dtype.kind not in "iuf" or column.size != t.size or max(column.shape, default=1) != column.size:
+        return None
+    with np.errstate(invalid="ignore"):  # of infinity
+        are_counts = bool(((column >= 1) & (column % 1 == 0)).all())
+    return column.reshape(-1) if are_counts else None
+
+
+def _are_shares(t: NDArray[Any]) -> bool:
+    """Whether times go from 0 to 1, as those of the authors' clusters do."""
+    return t.dtype.kind == "f" and bool(((t >= 0) & (t <= 1)).all())
 
 
 def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
@@ -105,7 +118,10 @@ def read_npz(path: Path, time_unit: str | None = None) -> Decoded:
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
-            wanted = [*find_columns(path, names).values(), *(name for name in (*COUNTS, "sensor") if name in names)]
+            columns = find_columns(path, names)
+            wanted = [*columns.values(), *(name for name in ("rho", "sensor") if name in names)]
+            if INTENSITY in names and _may_count(archive, columns["t"]):
+                wanted.append(INTENSITY)
             check_content(path, sum(_claimed(path, archive, f"{name}.npy") for name in wanted))
         with np.load(path, allow_pickle=False) as arrays:
             table = {name: arrays[name] for name in wanted}
@@ -116,16 +132,26 @@ def read_npz(path: Path, time_unit: str | None = None) -> Decoded:
     return columns_to_decoded(path, table, time_unit)
 
 
+def _may_count(archive: zipfile.ZipFile, times: str) -> bool:
+    """Whether a member called intensity is a number for each event, and worth reading."""
+    (shape, dtype), (length, _) = (_member_header(archive, f"{name}.npy") for name in (INTENSITY, times))
+    return dtype.kind in "iuf" and math.prod(shape) == math.prod(length)
+
+
 def _claimed(path: Path, archive: zipfile.ZipFile, member: str) -> int:
     """How many bytes an array says that it has: they would be reserved before they are read."""
-    with archive.open(member) as file:
-        shape, dtype = _array_header(file)
+    shape, dtype = _member_header(archive, member)
     if dtype.hasobject:
         raise FileError(path, f"holds Python objects in '{member}', which are never loaded. Save plain numbers")
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > archive.getinfo(member).file_size:
         raise ValueError(f"'{member}' claims {claimed} bytes and has {archive.getinfo(member).file_size}")
     return claimed
+
+
+def _member_header(archive: zipfile.ZipFile, member: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    with archive.open(member) as file:
+        return _array_header(file)
 
 
 def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -140,14 +166,27 @@ def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def read_mat(path: Path, time_unit: str | None = None) -> Decoded:
-    """MATLAB up to version 7: variables ts, x, y, pol, as in ASL-DVS."""
+    """MATLAB up to version 7: variables ts, x, y, pol, as in ASL-DVS, whose rows are turned."""
     try:
-        names, table = read_matlab(path, {*COUNTS, *(name for synonyms in NAMES.values() for name in synonyms)})
+        names, table = read_matlab(
+            path, {"rho", INTENSITY, *(name for synonyms in NAMES.values() for name in synonyms)}
+        )
     except (ValueError, struct.error, zlib.error) as error:
         raise FileError(path, f"cannot be read as a MATLAB file: {describe(error)}. Is the file whole?") from None
     find_columns(path, list(table) or names)  # where there are no numbers at all, the error lists what there is
     decoded = columns_to_decoded(path, table, time_unit)
-    return replace(decoded, warnings=(ROWS_UPWARDS,)) if set(table) == ASL_DVS else decoded
+    return _turn_upright(decoded) if set(names) == ASL_DVS and _fits(decoded, ASL_DVS_SENSOR) else decoded
+
+
+def _fits(decoded: Decoded, sensor: Sensor) -> bool:
+    sides = ((decoded.x, sensor.width), (decoded.y, sensor.height))
+    return all(bool(((column >= 0) & (column <= side - 1)).all()) for column, side in sides)
+
+
+def _turn_upright(decoded: Decoded) -> Decoded:
+    rows = decoded.y if decoded.y.dtype.kind == "f" else decoded.y.astype(np.int64)  # 179 is too much for int8
+    y = ASL_DVS_SENSOR.height - 1 - rows
+    return replace(decoded, y=y, sensor=ASL_DVS_SENSOR, warnings=(*decoded.warnings, TURNED))
 
 
 def write_npz(path: Path, events: Events) -> None:

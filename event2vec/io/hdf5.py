@@ -9,9 +9,11 @@ import io
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -21,12 +23,14 @@ from numpy.typing import NDArray
 
 from event2vec.errors import FileError, MissingExtra
 from event2vec.events import Events, Sensor
-from event2vec.io.arrays import COUNTS, NAMES, columns_to_decoded
+from event2vec.io.arrays import NAMES, columns_to_decoded
 from event2vec.io.recording import Decoded, check_content, largest_content
 from event2vec.names import excerpt
 
 CHILD = Path(__file__).with_name("hdf5_child.py")
-LEAST_SECONDS, SECONDS_PER_BYTE = 5.0, 1e-6  # for reading a file: a hundred times what it takes
+# For reading a file: of computing, a hundred times what it takes; and by the clock, also on a busy machine.
+LEAST_SECONDS, SECONDS_PER_BYTE = 3.0, 1e-6
+LEAST_WALL_SECONDS, WALL_SECONDS_PER_BYTE = 60.0, 1e-5
 
 
 def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:
@@ -59,26 +63,36 @@ class _Child:
 
     def read(self, path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The columns of a recording, and the last message: the other facts, or what is wrong with the file."""
-        seconds = LEAST_SECONDS + SECONDS_PER_BYTE * path.stat().st_size
+        size = path.stat().st_size
+        seconds = LEAST_SECONDS + SECONDS_PER_BYTE * size
+        wall_seconds = LEAST_WALL_SECONDS + WALL_SECONDS_PER_BYTE * size
         request = {
             "path": os.fsencode(path.absolute()).hex(),
             "names": list(NAMES.values()),
-            "also": COUNTS,
             "bytes": largest_content(path),
             "seconds": seconds,
+            "wall_seconds": wall_seconds,
         }
         with self.lock:
             process = self._running()
             assert process.stdin
             assert process.stdout
+            start = time.monotonic()
             try:
                 process.stdin.write(json.dumps(request).encode() + b"\n")
                 process.stdin.flush()
                 return _receive(process.stdout)
-            except EOFError:
+            except (EOFError, BrokenPipeError):
                 code = process.wait()
-                how = "crashed the HDF5 library" if code < 0 else f"took longer than {seconds:.0f} s"
-                raise FileError(path, f"cannot be read as HDF5: reading it {how}. Is the file damaged?") from None
+                if code == -signal.SIGXCPU:
+                    problem = f"reading it took longer than {seconds:.0f} s of computing. Is the file damaged?"
+                elif code < 0:
+                    problem = "reading it crashed the HDF5 library. Is the file damaged?"
+                elif time.monotonic() - start >= wall_seconds:
+                    problem = f"reading it took longer than {wall_seconds:.0f} s. Is the file damaged?"
+                else:
+                    problem = f"the HDF5 reader could not be started. Check it: {sys.executable} -c 'import h5py'"
+                raise FileError(path, f"cannot be read as HDF5: {problem}") from None
             except BaseException:  # such as Ctrl-C: what is left of the answer must not be taken for the next one
                 self.end()
                 raise

@@ -10,8 +10,10 @@ import json
 import math
 import os
 import re
+import resource
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, Any
@@ -23,6 +25,7 @@ with suppress(ImportError):
     import hdf5plugin  # noqa: F401  (importing it registers the filters)
 
 FREE_FILTERS = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}  # neither grows what it is given
+INTENSITY = "intensity"
 ECF_FILTER = 0x8ECF  # Prophesee's codec
 PLACES = (("events",), ("CD", "events"), ())
 DEEPEST, MOST_NODES = 8, 1000  # groups inside groups, and all that a search looks at
@@ -40,26 +43,35 @@ class Refused(Exception):
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; this one ends with it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # no dumps of crashes
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints is no answer
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        faulthandler.dump_traceback_later(request["seconds"], exit=True)  # waits for no lock that a library may hold
+        # Neither limit waits for a lock that a library may hold.
+        faulthandler.dump_traceback_later(request["wall_seconds"], exit=True)
+        _limit_work(request["seconds"])
         _limit_memory(2 * request["bytes"] + SPARE_MEMORY)
         _answer(request, answers)
         faulthandler.cancel_dump_traceback_later()
 
 
+def _limit_work(seconds: float) -> None:
+    """Let this process compute so much longer; time in which it waits for others does not count."""
+    _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
+
+
 def _limit_memory(more: int) -> None:
     """Let this process take so many bytes more than it has."""
     if sys.platform == "linux":
-        import resource
-
         with open("/proc/self/statm") as facts:
             now = int(facts.read().split()[0]) * resource.getpagesize()
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        soft = now + more if hard == resource.RLIM_INFINITY else min(now + more, hard)
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        _limit(resource.RLIMIT_AS, now + more)
+
+
+def _limit(what: int, most: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _answer(request: dict[str, Any], answers: IO[bytes]) -> None:
@@ -86,7 +98,7 @@ def _send(answers: IO[bytes], message: dict[str, Any]) -> None:
 def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """The columns of a recording by name. `facts` gets what else the file says."""
     path, names, most = os.fsdecode(bytes.fromhex(request["path"])), request["names"], request["bytes"]
-    known = {name for synonyms in names for name in synonyms} | set(request["also"])
+    known = {name for synonyms in names for name in synonyms} | {"rho"}
     with h5py.File(path, "r") as file:
         place = _find_events(file, names)
         facts["sensor"] = _sensor(place) or _sensor(file)
@@ -95,6 +107,7 @@ def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[s
             found = {name: _dataset(place, name) for name in place if name.lower() in known}
             if empty := [name for name, dataset in found.items() if dataset.shape is None]:
                 raise Refused(error=f"holds nothing in '{empty[0]}', expected a column of numbers")
+            found |= _intensity(place, max(dataset.size for dataset in found.values()), most)
             _check(found.values(), most)
             for name, dataset in found.items():
                 yield name, dataset[()]
@@ -104,8 +117,20 @@ def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[s
             _check([place], most)
             table = place[()]
             for name in table.dtype.names:
-                if name.lower() in known:
+                if name.lower() in known or name == INTENSITY:
                     yield name, table[name]
+
+
+def _intensity(group: Any, length: int, most: int) -> dict[str, Any]:
+    """The authors' name for counts, where it may be that. Another program's may be anything, and is left alone."""
+    node = _inside(group, INTENSITY)
+    if not isinstance(node, h5py.Dataset) or node.shape is None or node.size != length:
+        return {}
+    try:
+        _check([node], most)
+    except Refused:
+        return {}
+    return {INTENSITY: node}
 
 
 def _find_events(file: Any, names: list[list[str]]) -> Any:
