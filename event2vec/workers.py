@@ -13,7 +13,7 @@ def end_with_parent(_: int = 0) -> None:
     parent = parent_process()
     if parent is None:
         return
-    if sys.platform == "linux":
+    if sys.platform == "linux" and os.getppid() == parent.pid:  # a fork server would be in between
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: works whatever this process is doing then
         if os.getppid() != parent.pid:  # it died before the call
             os._exit(1)
@@ -22,6 +22,7 @@ def end_with_parent(_: int = 0) -> None:
 
 
 def _wait_for_end() -> None:
+    """Ends at once where the parent has died already."""
     parent = parent_process()
     assert parent is not None
     parent.join()

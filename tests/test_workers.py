@@ -8,11 +8,11 @@ import time
 import pytest
 
 PARENT = """
-import multiprocessing, sys, time
+import multiprocessing, os, sys, time
 from event2vec.workers import end_with_parent
 def work():
     end_with_parent()
-    print(multiprocessing.current_process().pid, flush=True)
+    os.write(1, b"%d\\n" % os.getpid())  # in one piece, which print does not promise
     time.sleep(600)
 if __name__ == "__main__":
     context = multiprocessing.get_context(sys.argv[1])
@@ -33,15 +33,20 @@ def is_alive(pid):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes through /proc")
-@pytest.mark.parametrize(("method", "platform"), [("spawn", "linux"), ("fork", "linux"), ("spawn", "another")])
+@pytest.mark.parametrize(
+    ("method", "platform"), [("spawn", "linux"), ("fork", "linux"), ("forkserver", "linux"), ("spawn", "another")]
+)
 def test_workers_end_with_a_killed_parent(tmp_path, method, platform):
     script = tmp_path / "parent.py"
     script.write_text(PARENT if platform == "linux" else f"import sys; sys.platform = {platform!r}\n{PARENT}")
     with subprocess.Popen([sys.executable, script, method], stdout=subprocess.PIPE, text=True) as parent:
-        workers = [int(parent.stdout.readline()) for _ in range(2)]
-        assert all(map(is_alive, workers))
-        parent.kill()
-        parent.wait()
+        try:
+            workers = [int(parent.stdout.readline()) for _ in range(2)]
+            time.sleep(0.1)
+            assert all(map(is_alive, workers)), "while their parent lives"
+        finally:
+            parent.kill()
+            parent.wait()
         deadline = time.monotonic() + 10
         while any(map(is_alive, workers)) and time.monotonic() < deadline:
             time.sleep(0.01)
