@@ -375,6 +375,21 @@ def test_two_processes_train_as_one_with_the_doubled_batch(store, tmp_path):
             assert shared[name] == pytest.approx(alone[name], rel=1e-5), name
 
 
+@pytest.mark.slow
+def test_what_one_of_two_processes_meets_in_training_is_not_lost(store, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(RECIPE.with_settings({"training.learning_rate": 1e30}).to_yaml())
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29521"]
+    command += ["-m", "event2vec", "train", tmp_path / "recipe.yaml", "--data", store.folder]
+    command += ["--out", tmp_path / "run", "--trainer.devices", "auto"]
+    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    said = [line for line in done.stderr.splitlines() if line.startswith("event2vec: ")]
+    assert any(
+        line.startswith(("event2vec: the loss became", "event2vec: process 1: the loss became")) for line in said
+    )
+    assert sum("recordings to train on" in line for line in done.stderr.splitlines()) == 1
+
+
 def test_ranks_share_a_step_without_overlap():
     config = TrainingConfig(batch=3, repeats=2, seed=5)
     ranks = [list(Batches(10, config, rank, 2, skip=0)) for rank in range(2)]
