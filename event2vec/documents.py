@@ -26,11 +26,11 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
             text, object_pairs_hook=_by_name, parse_int=_whole, parse_float=_finite, parse_constant=_finite
         )
     except RecursionError:
-        raise FileError(path, "is not JSON of ours: its brackets are too deep within each other") from None
+        raise FileError(path, "is nested too deeply") from None
     except ValueError as error:
         raise FileError(path, f"is not JSON: {shorten(str(error))}") from None
     if not isinstance(facts, dict):
-        raise FileError(path, "holds no facts by name, expected a JSON object")
+        raise FileError(path, "is not a JSON object")
     return facts
 
 
@@ -47,6 +47,8 @@ def parse_yaml(text: str) -> Any:
     """Settings as YAML, without what they do not need: tags, dates, aliases, names that are given twice."""
     try:
         return yaml.load(text, _Loader)
+    except _Refused as error:
+        raise Event2VecError(f"cannot be used: {error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Event2VecError(f"is not YAML: {shorten(' '.join(str(error).split()), 200)}") from None
 
@@ -81,8 +83,12 @@ def _whole(text: str) -> int:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{shorten(text)} is no number")
+        raise ValueError(f"{shorten(text)} is not a number")
     return number
+
+
+class _Refused(yaml.YAMLError):  # type: ignore[misc]
+    """YAML that settings do not need."""
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -93,11 +99,11 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
-            raise yaml.YAMLError("aliases (*) are not accepted here; write the value again")
+            raise _Refused("aliases (*) are not accepted here; write the value again")
         if event.tag not in (None, "!"):
-            raise yaml.YAMLError(f"tags such as {shorten(event.tag, 40)} are not accepted here")
+            raise _Refused(f"tags such as {shorten(event.tag, 40)} are not accepted here")
         if self.depth == DEEPEST:
-            raise yaml.YAMLError(f"more than {DEEPEST} sections within each other")
+            raise _Refused(f"sections are nested more than {DEEPEST} deep")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -107,19 +113,20 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         names = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
-                raise yaml.YAMLError(f"names must be text, got {shown(key.value)}; put it in quotes")
+                found = f"{shown(key.value)}; put it in quotes" if isinstance(key, yaml.ScalarNode) else f"a {key.id}"
+                raise _Refused(f"names must be text, got {found}")
             if key.value in names:
-                raise yaml.YAMLError(f"{shown(key.value)} is given twice")
+                raise _Refused(f"{shown(key.value)} is given twice")
             names.add(key.value)
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: Any) -> Any:
         if len(node.value) > LONGEST_NUMBER:
-            raise yaml.YAMLError(f"a number has {len(node.value):,} digits")
+            raise _Refused(f"a number has {len(node.value):,} digits")
         if node.tag == "tag:yaml.org,2002:float" and ":" not in node.value:
             return self.construct_yaml_float(node)
         if not DECIMAL.fullmatch(node.value):  # to YAML, 010 is 8 and 1:30 is 90
-            raise yaml.YAMLError(f"{node.value} is no decimal number")
+            raise _Refused(f"{node.value} is not a decimal number")
         return int(node.value.replace("_", ""))
 
 

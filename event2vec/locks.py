@@ -41,7 +41,7 @@ def _take(folder: Path) -> tuple[TextIO, bool]:
             folder.mkdir(parents=True, exist_ok=True)
             file = _open(folder / LOCK)
         except (FileNotFoundError, FileExistsError) as error:
-            if _is_in_the_way(folder):
+            if is_in_the_way(folder):
                 raise FileError(folder, "exists and is not a folder. Move it or choose another place") from None
             problem = f"cannot be made: {error.strerror}"
             continue  # the folder went with its last owner
@@ -62,7 +62,7 @@ def _take(folder: Path) -> tuple[TextIO, bool]:
     raise FileError(folder, problem)
 
 
-def _is_in_the_way(path: Path) -> bool:
+def is_in_the_way(path: Path) -> bool:
     """Whether something stands there that is not a folder; one look, for a folder may come and go meanwhile."""
     try:
         mode = path.lstat().st_mode

@@ -26,7 +26,7 @@ from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
 from event2vec.events import LARGEST_SIDE, Events, Sensor
 from event2vec.io import Recording
 from event2vec.kmeans_baselines import engine_of
-from event2vec.locks import LOCK, own
+from event2vec.locks import LOCK, is_in_the_way, own
 from event2vec.sampling import Sampling
 from event2vec.store import DESCRIPTION, VERSION, EventStore, StoreWriter, name_of_set
 from event2vec.workers import end_with_parent
@@ -89,7 +89,7 @@ def open_for_training(
     wanted = Clusters(sampling.length, clusterings, engine, iterations, sampling.seeding)
     clusters = wanted if sampling.method == "clusters" else None
     if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
-        raise FileError(data, "is no store; the digits are built in, leave --data out, or choose another recipe")
+        raise FileError(data, "is not a store; the digits are built in, leave --data out, or choose another recipe")
     if data is None and dataset != "digits":
         raise Event2VecError(f"--data is missing: a store, or the folder with the data set '{dataset}' as downloaded")
     if data is not None and (Path(data) / DESCRIPTION).is_file():
@@ -146,7 +146,7 @@ def prepare(
     if clusterings < 1 or (clusterings > 1 and clusters is None):
         raise Event2VecError(f"clusterings must be at least 1, and more than 1 need clusters, got {clusterings}")
     if seeding != "pruned" and clusters is None:
-        raise Event2VecError(f"seeding {seeding} is a way to make clusters, and none are asked for; add --clusters")
+        raise Event2VecError("--seeding needs --clusters")
     wanted = Clusters(clusters, clusterings, seeding=seeding) if clusters else None
     return _prepare(datasets, Path(folder), workers, progress, wanted)
 
@@ -183,11 +183,14 @@ def _prepare(
     progress: Callable[[int, int], None] | None,
     clusters: Clusters | None,
 ) -> Report:
+    folder = Path(os.path.realpath(folder))  # a link stays one: what it leads to is written
     plan = _plan(datasets, clusters)
     partial_folder = folder.with_name(folder.name + ".partial")
     tasks = _tasks(datasets, partial_folder, clusters)
     progress = progress or (lambda done, total: None)
-    if _is_missing(folder) or partial_folder.exists():  # else nothing is written: a store may lie where nobody can
+    if _is_missing(folder) or os.path.lexists(
+        partial_folder
+    ):  # else nothing is written: a store may lie where nobody can
         with _alone(partial_folder, plan, tasks, progress):
             if _is_missing(folder):
                 _start_or_resume(partial_folder, plan)
@@ -211,6 +214,8 @@ def _alone(folder: Path, plan: str, tasks: Sequence["_Task"], progress: Callable
         told = False
         while True:
             try:
+                if is_in_the_way(folder):
+                    raise _in_the_way(folder)
                 held.enter_context(own(folder))
                 break
             except Busy as busy:
@@ -254,7 +259,7 @@ def _start_or_resume(folder: Path, plan: str) -> None:
     clear_leftovers(folder)
     begun = _plan_of(folder)
     if begun is None and {path.name for path in folder.iterdir()} != {LOCK}:
-        raise FileError(folder, "is in the way: unfinished work would go there. Move it or choose another --out")
+        raise _in_the_way(folder)
     if begun == plan:
         shutil.rmtree(folder / "joined", ignore_errors=True)
         return
@@ -269,6 +274,12 @@ def _plan_of(folder: Path) -> str | None:
         return (folder / PLAN).read_text("utf-8")
     except FileNotFoundError:
         return None
+    except (UnicodeDecodeError, OSError):
+        raise _in_the_way(folder) from None
+
+
+def _in_the_way(folder: Path) -> FileError:
+    return FileError(folder, "is in the way: unfinished work would go there. Move it or choose another --out")
 
 
 def _remove(folder: Path) -> None:

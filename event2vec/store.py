@@ -290,7 +290,7 @@ def _check_events(
     if p.view(np.uint8).max() > 1:
         raise ValueError("polarities other than 0 and 1")
     if rho.strides != (0,) and not (rho.min() >= 1 and rho.max() < 2**53):
-        raise ValueError("an event that stands for less than one, or for no number of events")
+        raise ValueError("rho below 1 or not a number")
 
 
 class StoreWriter:

@@ -57,10 +57,10 @@ def test_gestures_are_cut_out_of_their_files_by_the_labels(nested, tmp_path):
     [
         (lambda path: path.unlink(), "which gestures user01_led.aedat holds"),
         (lambda path: path.write_text("h\n12,1,2\n"), "has class 12, expected 1 to 11"),
-        (lambda path: path.write_text("h\na,1,2\n"), "no table of class, start and end"),
+        (lambda path: path.write_text("h\na,1,2\n"), "is not a table of class, start and end"),
         (lambda path: path.write_text("h\n1,1,2\n"), "no events from 1 to 2 us"),
         (lambda path: path.write_bytes(b"h\n\xff,1,2\n"), "is not text in UTF-8"),
-        (lambda path: path.write_text("h\n" + "1" * 60_000 + ",1,2\n"), "no table of class, start and end"),
+        (lambda path: path.write_text("h\n" + "1" * 60_000 + ",1,2\n"), "is not a table of class, start and end"),
         (lambda path: path.write_text(f"h\n1,{2**64},{2**65}\n"), f"no events from {2**64}"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_name_a_class_is_refused(tmp_path, name):
             (tmp_path / base / word).mkdir(parents=True)
             encoders.npy(tmp_path / base / word / "0.npy")
         (tmp_path / "lip/test").mkdir(exist_ok=True)
-        with pytest.raises(Event2VecError, match=r"names a class, and cannot: .* Rename the folder") as caught:
+        with pytest.raises(Event2VecError, match=r"cannot be used as a class name: .* Rename the folder") as caught:
             open_dataset(dataset, tmp_path / Path(base).parts[0], "train")
         assert str(caught.value).isprintable()
 

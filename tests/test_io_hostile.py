@@ -195,7 +195,9 @@ class TestMatlab:
 
     def test_level_4_is_refused_in_words(self, tmp_path):
         scipy.io.savemat(tmp_path / "a.mat", {"x": [1, 2]}, format="4")
-        assert "no MATLAB file of level 5. Save it again in MATLAB: save(name, '-v7')" in refusal(tmp_path / "a.mat")
+        assert "is not a MATLAB file of level 5. Save it again in MATLAB: save(name, '-v7')" in refusal(
+            tmp_path / "a.mat"
+        )
 
 
 def columns_file(path, **instead):

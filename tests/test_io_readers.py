@@ -250,12 +250,12 @@ class TestText:
             ("hello\nworld\n", {}, "begins with 'hello', expected a header"),
             ("# hello\n", {}, "no line of numbers"),
             ("1 2 3\n", {}, "has 3 columns, expected at least 4"),
-            ("1 2 3 1\n1 b 3 0\n", {}, "no table of numbers"),
+            ("1 2 3 1\n1 b 3 0\n", {}, "is not a table of numbers"),
             ("t,x,y,q\n1,2,3,1\n", {}, "begins with 't,x,y,q', expected a header with t, x, y, p"),
             ("1 2 3 1\n", {"columns": "txy"}, "must name each of t, x, y, p once"),
             ("1 2 3 1\n", {"time_unit": "minutes"}, "'minutes' is not known"),
             ("1 2 3 7\n", {}, "p must be 0/1"),
-            ("1 2 3 1\nnan 2 3 1\n", {"time_unit": "s"}, "times that are no numbers"),
+            ("1 2 3 1\nnan 2 3 1\n", {"time_unit": "s"}, "times that are not numbers"),
         ],
     )
     def test_what_is_wrong_is_said(self, text, options, message, tmp_path):

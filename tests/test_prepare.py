@@ -378,3 +378,37 @@ def test_clusters_keep_splits_of_other_names(tmp_path, make_events, monkeypatch)
 def test_sets_of_clusters_need_clusters(root, tmp_path, clusters, clusterings):
     with pytest.raises(Event2VecError, match=f"clusterings must be at least 1.*got {clusterings}"):
         prepare(both(root), tmp_path / "store", clusters=clusters, clusterings=clusterings)
+
+
+@pytest.mark.parametrize("target", ["an empty folder", "nothing"])
+def test_a_link_as_the_place_of_a_store_leads_to_it(root, tmp_path, target):
+    if target == "an empty folder":
+        (tmp_path / "disk").mkdir()
+    (tmp_path / "store").symlink_to(tmp_path / "disk")
+    report = prepare(both(root), tmp_path / "store")
+    assert len(report.store) == 16
+    assert (tmp_path / "store").is_symlink()
+    assert len(EventStore.open(tmp_path / "disk")) == 16
+    assert len(prepare(both(root), tmp_path / "store").store) == 16
+
+
+WAYS = {
+    "a file": lambda partial: partial.write_text("mine"),
+    "a link to nothing": lambda partial: partial.symlink_to("missing"),
+    "a plan in another encoding": lambda partial: (partial.mkdir(), (partial / "plan").write_bytes(b"\xff")),
+    "a plan that is a folder": lambda partial: (partial / "plan").mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whatever_is_in_the_way_is_one_error_and_stays(root, tmp_path, way):
+    WAYS[way](tmp_path / "store.partial")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Event2VecError, match=r"store\.partial: is in the way: .* Move it or choose another --out"):
+        prepare(both(root), tmp_path / "store")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_seeding_without_clusters_is_refused(root, tmp_path):
+    with pytest.raises(Event2VecError, match=r"^--seeding needs --clusters$"):
+        prepare(both(root), tmp_path / "store", seeding="plain")

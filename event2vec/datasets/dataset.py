@@ -99,7 +99,7 @@ def class_names(folders: Iterable[Path]) -> tuple[str, ...]:
         try:
             check_class_names([folder.name])
         except ValueError as error:
-            raise FileError(folder, f"names a class, and cannot: {error}. Rename the folder") from None
+            raise FileError(folder, f"cannot be used as a class name: {error}. Rename the folder") from None
         names.append(folder.name)
     return tuple(names)
 

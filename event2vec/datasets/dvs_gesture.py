@@ -111,7 +111,7 @@ def _labels(path: Path) -> list[tuple[int, tuple[int, int]]]:
     try:
         rows = [(int(row[0]) - 1, (int(row[1]), int(row[2]))) for row in csv.reader(lines) if row]
     except (ValueError, IndexError, csv.Error) as error:
-        raise FileError(table, f"is no table of class, start and end ({excerpt(error)})") from None
+        raise FileError(table, f"is not a table of class, start and end ({excerpt(error)})") from None
     strange = [label + 1 for label, _ in rows if not 0 <= label < len(CLASSES)]
     if strange:
         raise FileError(table, f"has class {shown(strange[0])}, expected 1 to {len(CLASSES)}")

@@ -33,7 +33,7 @@ def read_matlab(path: Path, wanted: Container[str]) -> tuple[list[str], dict[str
     data = memoryview(path.read_bytes())
     order = BYTE_ORDERS.get(bytes(data[HEADER_BYTES - 2 : HEADER_BYTES]))
     if order is None:
-        raise FileError(path, "is no MATLAB file of level 5. Save it again in MATLAB: save(name, '-v7')")
+        raise FileError(path, "is not a MATLAB file of level 5. Save it again in MATLAB: save(name, '-v7')")
     names, arrays, claimed = [], {}, 0
     for kind, size, body in _variables(data, order):
         inflate = zlib.decompressobj() if kind == COMPRESSED else None

@@ -112,7 +112,9 @@ def _table(path: Path, head: _Head, order: dict[str, int]) -> tuple[NDArray[np.f
             encoding="latin-1",
         )
     except (ValueError, OverflowError, MemoryError) as error:
-        raise FileError(path, f"is no table of numbers: {excerpt(error, 160)}. Expected t x y p on each line") from None
+        raise FileError(
+            path, f"is not a table of numbers: {excerpt(error, 160)}. Expected t x y p on each line"
+        ) from None
     return table.T, ignored
 
 

@@ -21,5 +21,5 @@ def to_microseconds(path: Path, t: NDArray[Any], unit: str | None) -> NDArray[An
         return t
     scaled = np.round(t.astype(np.float64) * MICROSECONDS[unit or "us"])
     if not (np.abs(scaled) < 2**62).all():
-        raise FileError(path, "has times that are no numbers, or beyond 2^62 microseconds. Is --time-unit right?")
+        raise FileError(path, "has times that are not numbers, or beyond 2^62 microseconds. Is --time-unit right?")
     return scaled.astype(np.int64)
