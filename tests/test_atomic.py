@@ -172,7 +172,7 @@ def _network(path):
 
 
 def _recording(path):
-    write_events(path, make_recording(1 << 18, seed=3, duration=1 << 30))
+    write_events(path, make_recording(1 << 19, seed=3, duration=1 << 30))
 
 
 def _figure(path):
