@@ -34,7 +34,7 @@ clean:
 	rm -rf .venv build *.egg-info
 
 # Installed again only when what is to be installed has changed.
-$(READY): pyproject.toml constraints.txt event2vec/compiled_cloud.c
+$(READY): pyproject.toml constraints.txt event2vec/clustering/compiled_engine.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "event2vec needs Python 3.11 or later; name one with: make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv .venv

@@ -1,7 +1,5 @@
-"""Sensor, Events, EventBatch: the only types that travel between files."""
+"""Events and EventBatch: with Sensor the only types that travel between rooms."""
 
-import operator
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,46 +10,9 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from event2vec.names import shown
+from event2vec.sensor import Sensor
 
-LARGEST_SIDE = 65536  # coordinates are kept as 16-bit numbers on disk
 COLUMNS = ("x", "y", "t", "p", "rho")
-
-
-@dataclass(frozen=True)
-class Sensor:
-    """The pixel grid of a camera; polarities are always 2."""
-
-    width: int
-    height: int
-
-    def __post_init__(self) -> None:
-        for name in ("width", "height"):
-            side = operator.index(getattr(self, name))  # numpy's integers too, which JSON would not take
-            if not 1 <= side <= LARGEST_SIDE:
-                raise ValueError(f"sensor {name} must be from 1 to {LARGEST_SIDE}, got {side}")
-            object.__setattr__(self, name, side)
-
-    @classmethod
-    def parse(cls, text: str) -> "Sensor":
-        """Read a size as people write it: 346x260."""
-        sides = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})", text.lower().replace(" ", ""))
-        if sides is None:
-            raise ValueError(f"a sensor is written WIDTHxHEIGHT, such as 346x260, got {shown(text)}")
-        return cls(*map(int, sides.groups()))
-
-    @classmethod
-    def or_none(cls, width: int, height: int) -> "Sensor | None":
-        """The sensor that a file names; None where no sensor has these sides."""
-        return cls(width, height) if 1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE else None
-
-    @property
-    def centre(self) -> tuple[float, float]:
-        """The point that turning leaves in place, as (x, y)."""
-        return (self.width - 1) / 2, (self.height - 1) / 2
-
-    def __str__(self) -> str:
-        return f"{self.width}x{self.height}"
 
 
 @dataclass(frozen=True)

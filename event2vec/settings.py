@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from event2vec.errors import Event2VecError
-from event2vec.events import Sensor
 from event2vec.names import shorten, shown
+from event2vec.sensor import Sensor
 
 LARGEST = 2**53  # of whole numbers: no setting needs more, and what computes with them may not hold it
 

@@ -12,8 +12,8 @@ import scipy.io
 import torch
 
 from event2vec import EventStore, ModelConfig, Sampling, Sensor, build_model, read_events, save_model, write_events
-from event2vec.experiment import FOLDER as EXPERIMENTS
-from event2vec.recipe import FOLDER as RECIPES
+from event2vec.studies.experiment import FOLDER as EXPERIMENTS
+from event2vec.training.recipe import FOLDER as RECIPES
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))  # no package, so that pytest finds each file by its own name

@@ -14,12 +14,12 @@ from event2vec.benchmark.summary import compare, summarise
 from event2vec.cli import benchmark
 from event2vec.cli.options import parse_sensor, read_numbers
 from event2vec.cli.recipes import _key, read_recipe
-from event2vec.datasets import open_dataset
+from event2vec.data.datasets import open_dataset
 from event2vec.errors import Event2VecError
-from event2vec.experiment import load_experiment
 from event2vec.io import read_recording
-from event2vec.recipe import setting_names
-from event2vec.runs import METRICS, RECIPE, raw_source, read_rows, read_run
+from event2vec.studies.experiment import load_experiment
+from event2vec.training.recipe import setting_names
+from event2vec.training.run import METRICS, RECIPE, raw_source, read_rows, read_run
 from fuzz import seeds
 from fuzz.seeds import NETWORK, SENSOR, Make
 

@@ -157,7 +157,7 @@ def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
 
 
 def _checkpoint(path):
-    from event2vec.learner import WholeCheckpoints
+    from event2vec.training.lightning_module import WholeCheckpoints
 
     WholeCheckpoints().save_checkpoint({"weights": torch.zeros(1 << 20)}, path)
 
@@ -176,7 +176,7 @@ def _recording(path):
 
 
 def _figure(path):
-    from event2vec.figures import pyplot, save_figure
+    from event2vec.evaluation.figures import pyplot, save_figure
 
     figure, axes = pyplot().subplots(figsize=(12, 12))
     axes.imshow(np.random.default_rng(0).random((2000, 2000, 3)))
@@ -184,7 +184,7 @@ def _figure(path):
 
 
 def _table(path):
-    from event2vec.runs import write_rows
+    from event2vec.training.run import write_rows
 
     write_rows(path, [{"text": "x" * 1000}] * 4000)
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import randomise
 
-from event2vec.attention import (
+from event2vec.model.attention import (
     PARTS,
     Bidirectional,
     ForgettingDirection,

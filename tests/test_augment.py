@@ -7,7 +7,7 @@ import torch
 from conftest import SMALL
 
 from event2vec import EventBatch, Events, Sensor
-from event2vec.augment import (
+from event2vec.training.augment import (
     AugmentConfig,
     DropChunks,
     Erase,

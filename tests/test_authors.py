@@ -26,12 +26,13 @@ from event2vec import (
     load_recipe,
     open_dataset,
 )
-from event2vec.authors import CLASS_ORDER, import_masked_checkpoint, import_network
-from event2vec.checkpoint import load_any_model, save_model
 from event2vec.cli import main
-from event2vec.datasets.dvs_gesture import CLASSES
-from event2vec.model import MaskedEventModel, build_masked_model, build_model
-from event2vec.training import take_over
+from event2vec.data.datasets.dvs_gesture import CLASSES
+from event2vec.model.checkpoint import load_any_model, save_model
+from event2vec.model.classifier import build_model
+from event2vec.model.masked import MaskedEventModel, build_masked_model
+from event2vec.training.authors import CLASS_ORDER, import_masked_checkpoint, import_network
+from event2vec.training.train import take_over
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=24, heads=2, blocks=2, pooling=False)
 

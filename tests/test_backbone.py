@@ -4,9 +4,9 @@ import pytest
 import torch
 from conftest import randomise
 
-from event2vec.attention import reversal
-from event2vec.backbone import drop_branch, pool_pairs
-from event2vec.model import ModelConfig, build_backbone
+from event2vec.model.attention import reversal
+from event2vec.model.backbone import build_backbone, drop_branch, pool_pairs
+from event2vec.model.config import ModelConfig
 
 
 def backbone(**settings):

@@ -7,9 +7,10 @@ from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, ModelConfig, Sampling, build_model, write_events
 from event2vec.benchmark import attention, clustering, data, measure, model, reading
-from event2vec.benchmark.measure import best_seconds, largest_batch, peak_bytes, quickest_batch
+from event2vec.benchmark.measure import best_seconds, peak_bytes
 from event2vec.benchmark.summary import compare, summarise
 from event2vec.devices import CPU, Compute
+from event2vec.evaluation.speed import largest_batch, quickest_batch
 
 
 def test_the_best_round_of_each_side_counts():

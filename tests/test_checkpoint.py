@@ -20,8 +20,8 @@ from event2vec import (
     load_model,
     save_model,
 )
-from event2vec.checkpoint import load_any_model
-from event2vec.model import MaskedEventModel, build_masked_model
+from event2vec.model.checkpoint import load_any_model
+from event2vec.model.masked import MaskedEventModel, build_masked_model
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=24, heads=2, blocks=2)
 
@@ -94,7 +94,7 @@ def test_a_network_is_replaced_whole_and_nothing_else_is(saved, tmp_path):
 
 def test_a_write_that_fails_leaves_the_old_network(saved, monkeypatch):
     model, folder = saved
-    monkeypatch.setattr("event2vec.checkpoint._card", lambda *_: 1 / 0)
+    monkeypatch.setattr("event2vec.model.checkpoint._card", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         save_model(build_model(replace(TINY, blocks=1)), folder)
     assert load_model(folder).config == model.config

@@ -77,7 +77,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, capsys):
 
 def test_the_data_sets_of_prepare_are_those_there_are():
     from event2vec.cli.prepare import NAMES
-    from event2vec.datasets import DATASETS
+    from event2vec.data.datasets import DATASETS
 
     assert list(DATASETS) == NAMES
 
@@ -371,7 +371,7 @@ def test_odd_values_get_one_short_line(arguments, message, capsys, tmp_path, mon
 @pytest.fixture
 def few_digits(monkeypatch):
     """100 of the digits, with fewer frames: the same steps in a fraction of the time."""
-    import event2vec.datasets.digits as digits
+    import event2vec.data.datasets.digits as digits
 
     pictures, labels = digits._load_digits()
     monkeypatch.setattr(digits, "_load_digits", lambda: (pictures[:100], labels[:100]))

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import event2vec.clustering as module
-import event2vec.compiled_cloud as compiled_cloud
+import event2vec.clustering.compiled_engine as compiled_engine
 from event2vec import Event2VecError, Events, EventStore, Sampling, Sensor, cluster_batch, cluster_events, open_dataset
 from event2vec.benchmark.clustering import inertia
-from event2vec.clouds import AT_ONCE, TorchCloud, draw_distinct
 from event2vec.clustering import Settings, cluster_with, share_clusters
-from event2vec.compiled_cloud import CompiledCloud, library
-from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
-from event2vec.prepare import prepare
+from event2vec.clustering.alternatives import cluster_faiss, cluster_sklearn
+from event2vec.clustering.compiled_engine import CompiledCloud, library
+from event2vec.clustering.engine import AT_ONCE
+from event2vec.clustering.torch_engine import TorchCloud, draw_distinct
+from event2vec.data.prepare import prepare
 
 NEEDS_COMPILED = pytest.mark.skipif(library() is None, reason="event2vec was installed without its compiled part")
 ENGINES = [pytest.param(CompiledCloud, marks=NEEDS_COMPILED), TorchCloud]
@@ -140,7 +141,7 @@ def test_seeding_goes_on_where_one_outweighs_all_others(engine):
 
 
 def compiled_draws(cloud, generator):
-    """What `compiled_cloud.c` draws: SplitMix64, and waiting times by rate."""
+    """What `compiled_engine.c` draws: SplitMix64, and waiting times by rate."""
     random, turn = np.uint64(int(torch.randint(2**62, (), generator=generator))), 0
 
     def draw(mass, count):
@@ -442,7 +443,7 @@ def test_settings_beyond_all_bounds_are_as_good_as_large_ones(engine, make_event
 
 
 def test_a_library_of_another_interface_is_not_used(monkeypatch):
-    monkeypatch.setattr(compiled_cloud, "INTERFACE", -1)
+    monkeypatch.setattr(compiled_engine, "INTERFACE", -1)
     library.cache_clear()
     assert library() is None
     library.cache_clear()

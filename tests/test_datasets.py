@@ -13,7 +13,7 @@ import torch
 from conftest import assert_same
 
 from event2vec import Event2VecError, Event2VecWarning, Sensor, open_dataset, read_events
-from event2vec.datasets import DATASETS
+from event2vec.data.datasets import DATASETS
 from event2vec.io import read_recording
 
 ASL_DVS_FILE = {"ts": [[5.0], [9.0]], "x": [[3], [4]], "y": [[1], [2]], "pol": [[1], [0]]}

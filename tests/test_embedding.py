@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from conftest import SMALL, randomise
 
 from event2vec import EventBatch, Events, Sensor
-from event2vec.embedding import (
+from event2vec.model.embedding import (
     SPATIAL,
     TEMPORAL,
     ConvolutionalTemporal,

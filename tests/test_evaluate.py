@@ -9,7 +9,7 @@ from conftest import SMALL, assert_same, make_recording, randomise
 
 from event2vec import Event2VecError, Events, EventStore, ModelConfig, Sampling, Sensor, build_model
 from event2vec.devices import Compute
-from event2vec.evaluate import (
+from event2vec.evaluation.evaluate import (
     Evaluation,
     classify_store,
     evaluate,

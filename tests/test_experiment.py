@@ -10,8 +10,8 @@ import torch
 from conftest import SMALL, assert_same, make_recording
 
 from event2vec import Event2VecError, EventStore, Recipe, build_model, cluster_events, load_model, load_recipe
-from event2vec.checkpoint import load_any_model
-from event2vec.experiment import (
+from event2vec.model.checkpoint import load_any_model
+from event2vec.studies.experiment import (
     Setting,
     choose_pretraining,
     evenly_spaced,
@@ -19,8 +19,8 @@ from event2vec.experiment import (
     load_experiment,
     run_experiment,
 )
-from event2vec.runs import open_raw_recordings, read_run
-from event2vec.tables import Row, RowResult, table, write_table
+from event2vec.studies.tables import Row, RowResult, table, write_table
+from event2vec.training.run import open_raw_recordings, read_run
 
 SETTINGS = {
     "sampling.length": 16,
@@ -43,7 +43,7 @@ def test_every_row_fits_our_recipes(name):
 
 
 def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
-    import event2vec.training as training
+    import event2vec.training.train as training
 
     recordings = [(make_recording(40, seed=index), index % 2) for index in range(10)]
     store = EventStore.create(
@@ -176,7 +176,7 @@ def test_times_are_taken_over_the_whole_store_or_evenly(small):
 
 
 def test_each_row_is_pretrained_with_its_own_attention_and_never_twice(small, tmp_path, monkeypatch):
-    import event2vec.training as training
+    import event2vec.training.train as training
 
     recipe = Recipe().with_settings(SETTINGS | {"model.pooling": False, "training.learning_rate": 0.0})
     pretrain = recipe.with_settings({"training.learning_rate": 0.001})

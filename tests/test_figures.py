@@ -11,13 +11,13 @@ import torch
 from conftest import randomise
 
 from event2vec import Event2VecError, EventBatch, Events, EventStore, ModelConfig, Sensor, build_model
-from event2vec.attention import reverse
-from event2vec.figures.attention_maps import attention_received, directed_weights, draw_attention
-from event2vec.figures.clips import make_clip, nearest_tokens
-from event2vec.figures.confusion import draw_confusion
-from event2vec.figures.curves import draw_curves, draw_sweep
-from event2vec.figures.embedding_maps import draw_embedding_maps, embedding_grid, polarity_similarity
-from event2vec.figures.samples import _moments, draw_samples
+from event2vec.evaluation.figures.attention_maps import attention_received, directed_weights, draw_attention
+from event2vec.evaluation.figures.clips import make_clip, nearest_tokens
+from event2vec.evaluation.figures.confusion import draw_confusion
+from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
+from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps, embedding_grid, polarity_similarity
+from event2vec.evaluation.figures.samples import _moments, draw_samples
+from event2vec.model.attention import reverse
 
 SENSOR = Sensor(6, 4)
 

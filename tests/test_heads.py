@@ -3,7 +3,7 @@
 import torch
 from conftest import randomise
 
-from event2vec.heads import ClassHead, EventDecoder, mean_over_valid
+from event2vec.model.heads import ClassHead, EventDecoder, mean_over_valid
 
 
 def test_the_mean_is_over_valid_tokens():

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from event2vec import Event2VecError, Event2VecWarning, Events, Sensor, read_events, write_events
-from event2vec.benchmark.measure import highest_bytes
+from event2vec.evaluation.speed import highest_bytes
 from event2vec.io import read_recording
 
 

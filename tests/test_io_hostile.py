@@ -19,8 +19,8 @@ import scipy.io
 from conftest import assert_same
 
 from event2vec import Event2VecError, read_events, write_events
-from event2vec.benchmark.measure import highest_bytes
 from event2vec.errors import MissingExtra
+from event2vec.evaluation.speed import highest_bytes
 from event2vec.io import hdf5, read_recording
 from event2vec.io.arrays import NAMES
 

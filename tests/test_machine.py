@@ -5,7 +5,7 @@ import sys
 
 TUNED = """
 import numpy as np, torch
-from event2vec.machine import flush_denormals, tune_cpu
+from event2vec.cpu import flush_denormals, tune_cpu
 tune_cpu()
 tiny = np.full(10, 1e-310)
 assert (tiny * 0.5).any(), "other libraries compute as ever"
@@ -24,7 +24,7 @@ def test_only_torch_flushes_denormals_and_only_where_it_is_asked_to():
 
 THREADS = """
 import torch
-from event2vec.machine import tune_cpu
+from event2vec.cpu import tune_cpu
 torch.set_num_threads(2)
 tune_cpu()
 halved = torch.full((1 << 20,), 1e-40) * 0.5

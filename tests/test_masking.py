@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from event2vec.masking import SpanMask
+from event2vec.training.masking import SpanMask
 
 
 def draw(mask, rows=400, length=1000, seed=0):

@@ -10,7 +10,8 @@ import torch
 from conftest import SMALL, randomise
 
 from event2vec import Event2VecError, EventBatch, ModelConfig, Sampling, Sensor, build_model
-from event2vec.model import MaskedEventModel, TensorClassifier, build_masked_model, count_parameters
+from event2vec.model.classifier import TensorClassifier, count_parameters
+from event2vec.model.masked import MaskedEventModel, build_masked_model
 
 PAPER = {
     "dvs_gesture": ModelConfig(),
@@ -223,7 +224,7 @@ def test_the_masked_model_cannot_pool():
 BACKENDS = """
 import torch
 from event2vec import EventBatch, Events, ModelConfig, Sensor, build_model
-from event2vec.model import TensorClassifier
+from event2vec.model.classifier import TensorClassifier
 sensor = Sensor(34, 30)
 def batch(count, length):
     rows = [Events.from_arrays([i % 34 for i in range(n)], [i % 30 for i in range(n)], list(range(0, 7 * n, 7)),

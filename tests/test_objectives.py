@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from conftest import SMALL, randomise
 
 from event2vec import EventBatch, ModelConfig, build_model
-from event2vec.augment import TokenMix
-from event2vec.embedding import normalised_coordinates
-from event2vec.masking import SpanMask
-from event2vec.model import build_masked_model
-from event2vec.objectives import Classification, MaskedReconstruction, ObjectiveConfig
+from event2vec.model.embedding import normalised_coordinates
+from event2vec.model.masked import build_masked_model
+from event2vec.training.augment import TokenMix
+from event2vec.training.masking import SpanMask
+from event2vec.training.objectives import Classification, MaskedReconstruction, ObjectiveConfig
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=2, pooling=False)
 

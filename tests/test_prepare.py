@@ -12,11 +12,11 @@ import pytest
 import torch
 from conftest import assert_same, make_recording
 
-import event2vec.prepare as module
+import event2vec.data.prepare as module
 from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_events, open_dataset, write_events
 from event2vec.atomic import SUFFIX
+from event2vec.data.prepare import cache_folder, open_for_training, prepare
 from event2vec.errors import Event2VecWarning
-from event2vec.prepare import cache_folder, open_for_training, prepare
 
 
 @pytest.fixture

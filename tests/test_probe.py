@@ -8,8 +8,8 @@ import torch
 from conftest import SMALL, make_recording, randomise
 
 from event2vec import Event2VecError, EventBatch, EventStore, ModelConfig, Sampling, build_model
-from event2vec.heads import mean_over_valid
-from event2vec.probe import HeadTraining, _Told, extract, fit_logistic, probe, standardise, train_heads
+from event2vec.evaluation.probe import HeadTraining, _Told, extract, fit_logistic, probe, standardise, train_heads
+from event2vec.model.heads import mean_over_valid
 
 QUICK = HeadTraining(epochs=8, steps=20, learning_rate=0.02)
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=2)

@@ -4,8 +4,9 @@ import pytest
 import yaml
 
 from event2vec import Event2VecError, Sensor, build_model, load_recipe
-from event2vec.model import build_masked_model, count_parameters
-from event2vec.recipe import Recipe, recipe_names, setting_names
+from event2vec.model.classifier import count_parameters
+from event2vec.model.masked import build_masked_model
+from event2vec.training.recipe import Recipe, recipe_names, setting_names
 
 
 def test_all_recipes_of_the_design_are_there():

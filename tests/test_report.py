@@ -11,8 +11,8 @@ import torch
 from conftest import make_recording
 
 from event2vec import Event2VecError, Event2VecWarning, EventStore, Sensor, load_recipe
-from event2vec.report import _choose, _sides, write_report
-from event2vec.training import start_run
+from event2vec.studies.report import _choose, _sides, write_report
+from event2vec.training.train import start_run
 
 CLASSES = ["left", "</script><b>right"]
 SENSOR = Sensor(20, 16)
@@ -90,7 +90,7 @@ def test_a_section_that_fails_says_so_and_the_others_are_made(run, tmp_path, mon
     def fail(*_):
         raise MemoryError("no room left")
 
-    monkeypatch.setattr("event2vec.report.measure_speed", fail)
+    monkeypatch.setattr("event2vec.studies.report.measure_speed", fail)
     with pytest.warns(Event2VecWarning, match="'Speed on this machine' could not be made: no room left"):
         report = write_report(run, tmp_path / "report.html", repeats=1)
     text = (tmp_path / "report.html").read_text("utf-8")
@@ -103,7 +103,7 @@ def test_a_report_whose_evaluation_fails_has_all_else(run, tmp_path, monkeypatch
     def fail(*_, **__):
         raise RuntimeError
 
-    monkeypatch.setattr("event2vec.report.evaluate", fail)
+    monkeypatch.setattr("event2vec.studies.report.evaluate", fail)
     with pytest.warns(Event2VecWarning, match="'Accuracy' could not be made: RuntimeError"):
         report = write_report(run, tmp_path / "report.html", repeats=1)
     assert report.problems == {"Accuracy": "RuntimeError"}, "an error without a text has its name"
@@ -114,7 +114,7 @@ def test_a_report_whose_evaluation_fails_has_all_else(run, tmp_path, monkeypatch
 
 
 def test_an_error_of_any_length_is_a_line_on_the_page(run, tmp_path, monkeypatch):
-    import event2vec.report as report
+    import event2vec.studies.report as report
 
     def fail(study):
         raise RuntimeError("\x1b[2J" + "long\n" * 10_000)
@@ -131,7 +131,7 @@ def test_an_error_of_any_length_is_a_line_on_the_page(run, tmp_path, monkeypatch
 CRASH = """
 import os, sys
 from pathlib import Path
-import event2vec.report as report
+import event2vec.studies.report as report
 report.SECTIONS["Speed on this machine"] = lambda study: os.abort()
 report.write_report(Path(sys.argv[1]), Path(sys.argv[2]), repeats=1)
 """
@@ -147,7 +147,7 @@ def test_a_process_that_dies_late_leaves_what_it_had_found(run, tmp_path):
 
 
 def test_a_report_that_is_stopped_leaves_the_page_of_an_earlier_one(run, tmp_path, monkeypatch):
-    import event2vec.report as report
+    import event2vec.studies.report as report
 
     def stop(study):
         raise KeyboardInterrupt

@@ -5,7 +5,7 @@ import torch
 from conftest import assert_same
 
 from event2vec import sample_uniform
-from event2vec.sampling import draw_positions
+from event2vec.data.sampling import draw_positions
 
 
 def seeded(seed):

@@ -10,7 +10,7 @@ import torch
 from conftest import assert_same
 
 from event2vec import Event2VecError, Events, EventStore, Sensor, sample_uniform
-from event2vec.store import StoreWriter
+from event2vec.data.store import StoreWriter
 
 NUMPY = b"\x93NUMPY\x01\x00\x28\x23"  # and a header of 9,000 bytes
 

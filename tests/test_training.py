@@ -13,16 +13,18 @@ from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, EventStore, ModelConfig, Recipe, Sampling, load_model
 from event2vec.atomic import SUFFIX
-from event2vec.augment import AugmentConfig
-from event2vec.checkpoint import load_any_model
+from event2vec.data.batches import Recordings, collate
 from event2vec.errors import DiskFull
-from event2vec.learner import Learner, learning_rate_factor, split_by_decay
-from event2vec.loading import Batches, Recordings, collate, steps_in_epoch
-from event2vec.model import build_masked_model, build_model
-from event2vec.objectives import ObjectiveConfig
-from event2vec.recipe import DataConfig, TrainerConfig, TrainingConfig, load_recipe
-from event2vec.runs import append_row, read_rows, read_run
-from event2vec.training import resume_run, start_run
+from event2vec.model.checkpoint import load_any_model
+from event2vec.model.classifier import build_model
+from event2vec.model.masked import build_masked_model
+from event2vec.training.augment import AugmentConfig
+from event2vec.training.lightning_module import Learner, learning_rate_factor, split_by_decay
+from event2vec.training.objectives import ObjectiveConfig
+from event2vec.training.recipe import DataConfig, TrainerConfig, TrainingConfig, load_recipe
+from event2vec.training.run import append_row, read_rows, read_run
+from event2vec.training.steps import Batches, steps_in_epoch
+from event2vec.training.train import resume_run, start_run
 
 RECIPE = Recipe(
     sampling=Sampling(length=32),
@@ -133,7 +135,7 @@ import torch
 torch.set_num_threads(1)
 from pathlib import Path
 from event2vec import EventStore, load_recipe
-from event2vec.training import resume_run, start_run
+from event2vec.training.train import resume_run, start_run
 class Killer:
     def took_over(self, names): pass
     def start(self, *facts): pass
@@ -285,7 +287,7 @@ def test_a_run_goes_on_with_as_many_batches_in_a_step(whole_accumulated):
 
 
 def test_every_accumulated_batch_has_draws_of_its_own(store, tmp_path, monkeypatch):
-    import event2vec.learner as learner
+    import event2vec.training.lightning_module as learner
 
     drawn, draw = [], learner.seeded
     monkeypatch.setattr(learner, "seeded", lambda *key: drawn.append(key[:3]) or draw(*key))

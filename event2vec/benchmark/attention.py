@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from event2vec.attention import forgetting_attention, forgetting_weights
 from event2vec.benchmark.measure import best_seconds, peak_bytes, peak_of
+from event2vec.cpu import flush_denormals, tune_cpu
 from event2vec.devices import CPU, Compute
-from event2vec.machine import flush_denormals, tune_cpu
+from event2vec.model.attention import forgetting_attention, forgetting_weights
 
 SHAPES = [(8, 2, 1024, 32), (1, 2, 4096, 32), (8, 6, 1024, 32), (1, 2, 16384, 32)]
 WRITTEN_OUT_UP_TO = 4096  # beyond, its matrix of weights alone is gigabytes

@@ -11,13 +11,14 @@ import numpy as np
 import torch
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes
-from event2vec.clouds import TorchCloud
 from event2vec.clustering import SEED, Settings, cluster_events, cluster_with, to_unit_cube
+from event2vec.clustering.alternatives import cluster_faiss, cluster_sklearn
+from event2vec.clustering.torch_engine import TorchCloud
 from event2vec.devices import CPU, Compute
 from event2vec.errors import Event2VecError
-from event2vec.events import Events, Sensor
+from event2vec.events import Events
 from event2vec.io import read_recording
-from event2vec.kmeans_baselines import cluster_faiss, cluster_sklearn
+from event2vec.sensor import Sensor
 
 SIZES = (4_000, 16_000, 64_000, 256_000)
 CLUSTERS = (256, 512, 1024)
@@ -119,7 +120,7 @@ def _take_events(count: int, recordings: Path | None) -> Events:
 
 def _simulate(count: int) -> Events:
     """Digits all over a larger sensor, one after the other and side by side."""
-    from event2vec.datasets import open_dataset
+    from event2vec.data.datasets import open_dataset
 
     digits, sensor = open_dataset("digits", None, "train"), Sensor(346, 260)
     random = np.random.default_rng((0, 0, count))

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from event2vec.benchmark.measure import best_seconds
-from event2vec.events import EventBatch, Events, Sensor
-from event2vec.sampling import sample_uniform
-from event2vec.store import EventStore
+from event2vec.data.sampling import sample_uniform
+from event2vec.data.store import EventStore
+from event2vec.events import EventBatch, Events
+from event2vec.sensor import Sensor
 
 SENSOR = Sensor(128, 128)
 RECORDINGS, EVENTS, LENGTH = 64, 300_000, 1024

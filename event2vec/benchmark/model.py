@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
-from event2vec.benchmark.measure import best_seconds, choose_batch, peak_bytes, peak_of, seconds_of
+from event2vec.benchmark.measure import best_seconds, peak_bytes, peak_of
+from event2vec.cpu import tune_cpu
+from event2vec.data.sampling import Sampling
 from event2vec.devices import CPU, Compute
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import EventBatch, Events, Sensor
+from event2vec.evaluation.speed import WORK, infer, measure_speed, take_step
+from event2vec.events import EventBatch, Events
 from event2vec.io import read_recording
-from event2vec.machine import flush_denormals, tune_cpu
-from event2vec.model import Classifier, ModelConfig, build_model, count_parameters
-from event2vec.recipe import load_recipe
-from event2vec.repeats import deviation
-from event2vec.sampling import Sampling
+from event2vec.model.classifier import build_model, count_parameters
+from event2vec.model.config import ModelConfig
+from event2vec.sensor import Sensor
+from event2vec.training.recipe import load_recipe
 
 PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
     recipe.name: (recipe.model, recipe.sampling) for recipe in map(load_recipe, ("dvs_gesture", "asl_dvs", "dvs_lip"))
@@ -28,7 +29,6 @@ BATCHES = (1, 8, 32)
 SMALL = 16  # events a row of the call that loads the code before memory is measured
 RAW_EVENTS = 64_000  # of the recording whose latency is measured, where no real ones are given
 ROUNDS = 3
-RATES = 5  # batches whose rates give a mean and a deviation
 MATRIX = 1024
 
 
@@ -57,8 +57,8 @@ def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> di
     left, right = (torch.randn(MATRIX, MATRIX, device=compute.device) for _ in range(2))
     sides: dict[str, Callable[[], Any]] = {
         "product": partial(_multiply, left, right, compute),
-        "inference": partial(_infer, model, batch, compute),
-        "training": partial(_train, model, batch, compute),
+        "inference": partial(infer, model, batch, compute),
+        "training": partial(take_step, model, batch, compute),
     }
     for side in sides.values():
         side()
@@ -107,52 +107,6 @@ def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> dict[str, 
     return row | measure_speed(model, recordings, compute)
 
 
-def measure_speed(model: Classifier, recordings: Sequence[Events], compute: Compute = CPU) -> dict[str, float]:
-    """Table 2: milliseconds for one recording, recordings a second in batches, and memory of a GPU for one.
-
-    Each recording is timed once, after one that loads the code; ± is the deviation over recordings, and over batches
-    for recordings a second. The batch is the largest that a GPU holds, or the quickest on a CPU.
-    """
-    model.eval()
-    taken: dict[str, list[float]] = {"preparing ms": [], "forward ms": []}
-    _infer(model, _prepare(model.sampling, recordings[0], compute), compute)
-    compute.forget_peak()
-    for events in recordings:
-        taken["preparing ms"].append(1e3 * seconds_of(partial(_prepare, model.sampling, events, compute), compute))
-        single = _prepare(model.sampling, events, compute)
-        taken["forward ms"].append(1e3 * seconds_of(partial(_infer, model, single, compute), compute))
-    taken["total ms"] = [sum(parts) for parts in zip(*taken.values(), strict=True)]
-    memory = compute.peak_bytes()
-    found: dict[str, float] = {}
-    for name, values in taken.items():
-        found |= {name: float(np.mean(values)), f"{name} ±": deviation(values)}
-    if memory is not None:
-        found["GPU memory MB"] = memory / 2**20
-    whole = [_shorten(model.sampling, events) for events in recordings]
-    for name, work in WORK.items():
-        found |= _rate(name, partial(work, model, compute=compute), whole, compute)
-    return found
-
-
-def _rate(
-    name: str, work: Callable[[EventBatch], Any], recordings: Sequence[Events], compute: Compute
-) -> dict[str, float]:
-    """Recordings a second at the batch that suits the device, over several batches."""
-
-    def fill(size: int) -> EventBatch:
-        return EventBatch.pad([recordings[index % len(recordings)] for index in range(size)]).to(compute.device)
-
-    size = choose_batch(fill, work, compute)
-    batch = fill(size)
-    work(batch)
-    rates = [size / seconds_of(lambda: work(batch), compute) for _ in range(RATES)]
-    return {
-        f"{name} batch": float(size),  # found, as all that is a fraction; whole numbers are what was asked for
-        f"{name} recordings/s": float(np.mean(rates)),
-        f"{name} recordings/s ±": deviation(rates),
-    }
-
-
 def _read(folder: Path) -> list[Events]:
     """All recordings of a folder; other files may lie beside them."""
     found = []
@@ -165,15 +119,6 @@ def _read(folder: Path) -> list[Events]:
     if not found:
         raise FileError(folder, "has no recordings that can be read")
     return found
-
-
-def _shorten(sampling: Sampling, recording: Events) -> Events:
-    return sampling.shorten(recording, torch.Generator().manual_seed(0))
-
-
-def _prepare(sampling: Sampling, recording: Events, compute: Compute) -> EventBatch:
-    """From all events of one recording to what the network reads, where it reads it."""
-    return EventBatch.pad([_shorten(sampling, recording)]).to(compute.device)
 
 
 def _batch(sensor: Sensor, count: int, length: int) -> EventBatch:
@@ -189,23 +134,6 @@ def _multiply(left: torch.Tensor, right: torch.Tensor, compute: Compute) -> None
     with compute.autocast():
         for _ in range(10):
             left @ right
-
-
-def _infer(model: Classifier, batch: EventBatch, compute: Compute) -> None:
-    with torch.no_grad(), compute.autocast():
-        model(batch)
-
-
-def _train(model: Classifier, batch: EventBatch, compute: Compute) -> None:
-    labels = torch.zeros(len(batch), dtype=torch.int64, device=compute.device)
-    with compute.autocast():
-        loss = F.cross_entropy(model(batch), labels)
-    with flush_denormals():
-        loss.backward()
-    model.zero_grad()
-
-
-WORK: dict[str, Callable[..., None]] = {"inference": _infer, "training": _train}
 
 
 def _run_on(recipe: str, work: str, count: int, length: int) -> None:

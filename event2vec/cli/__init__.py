@@ -39,8 +39,8 @@ VERBS = {
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. 0: done; 1: a fault of ours; 2: a wrong call or bad input; 130: stopped with Ctrl-C."""
     from event2vec.cli.printing import say
+    from event2vec.cpu import tune_cpu
     from event2vec.errors import Event2VecError, describe
-    from event2vec.machine import tune_cpu
 
     warnings.showwarning = _show_warning
     try:

@@ -25,10 +25,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     from event2vec.cli.evaluate import keep_evaluation, print_evaluation
     from event2vec.cli.recipes import free_name, start
+    from event2vec.data.prepare import prepare_digits
     from event2vec.devices import is_first_rank
-    from event2vec.prepare import prepare_digits
-    from event2vec.recipe import load_recipe
-    from event2vec.report import write_report
+    from event2vec.studies.report import write_report
+    from event2vec.training.recipe import load_recipe
 
     began = time.monotonic()
     with progress_bar("showing digits to a simulated camera") as progress:

@@ -16,7 +16,7 @@ from event2vec.cli.progress import progress_bar
 from event2vec.names import printable
 
 if TYPE_CHECKING:
-    from event2vec.evaluate import Evaluation
+    from event2vec.evaluation.evaluate import Evaluation
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -62,9 +62,9 @@ def evaluate_run(
     device: str | None = None,
     precision: str | None = None,
 ) -> "Evaluation":
-    from event2vec.checkpoint import load_model
-    from event2vec.evaluate import evaluate
-    from event2vec.runs import choose_compute, open_recordings
+    from event2vec.evaluation.evaluate import evaluate
+    from event2vec.model.checkpoint import load_model
+    from event2vec.training.run import choose_compute, open_recordings
 
     compute = choose_compute(run, device, precision)
     model = load_model(run).to(compute.device)
@@ -76,10 +76,10 @@ def evaluate_run(
 
 def _sweep(run: Path, options: Namespace) -> None:
     """Accuracy against the number of events or the resolution: a table, and CSV and a curve in the run."""
-    from event2vec.checkpoint import load_model
     from event2vec.errors import Event2VecError
-    from event2vec.evaluate import sweep_events, sweep_resolution
-    from event2vec.runs import choose_compute, open_raw_recordings
+    from event2vec.evaluation.evaluate import sweep_events, sweep_resolution
+    from event2vec.model.checkpoint import load_model
+    from event2vec.training.run import choose_compute, open_raw_recordings
 
     if options.events and options.resolution:
         raise Event2VecError("--events and --resolution are two sweeps; ask for one at a time")
@@ -105,8 +105,8 @@ def _sweep(run: Path, options: Namespace) -> None:
 
 def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]], split: str, data: str | None) -> None:
     """Write a sweep into a run, as CSV and as a curve."""
-    from event2vec.figures.curves import draw_sweep
-    from event2vec.runs import RECIPE, write_rows
+    from event2vec.evaluation.figures.curves import draw_sweep
+    from event2vec.training.run import RECIPE, write_rows
 
     if not (run / RECIPE).is_file():
         return
@@ -118,7 +118,7 @@ def keep_sweep(run: Path, kind: str, rows: list[dict[str, Any]], split: str, dat
 
 def keep_evaluation(run: Path, evaluation: "Evaluation", split: str = "test", data: str | None = None) -> Path | None:
     """Write figures and picture into a run; a folder that holds a network alone is left as it is."""
-    from event2vec.runs import RECIPE, write_facts
+    from event2vec.training.run import RECIPE, write_facts
 
     if not (run / RECIPE).is_file():
         return None
@@ -135,7 +135,7 @@ def _kept(run: Path, data: str | None) -> Path:
 
 
 def draw_evaluation(run: Path, evaluation: "Evaluation", picture: Path) -> None:
-    from event2vec.figures.confusion import draw_confusion
+    from event2vec.evaluation.figures.confusion import draw_confusion
 
     title = f"{printable(run.name)}: {100 * evaluation.accuracy:.1f} % of {evaluation.recordings} recordings"
     draw_confusion(evaluation.confusion, evaluation.class_names, picture, title)

@@ -34,9 +34,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> None:
     from event2vec.errors import Event2VecError
-    from event2vec.experiment import Setting, choose_pretraining, load_experiment, run_experiment
-    from event2vec.recipe import load_recipe
-    from event2vec.tables import NOTE, table, write_table
+    from event2vec.studies.experiment import Setting, choose_pretraining, load_experiment, run_experiment
+    from event2vec.studies.tables import NOTE, table, write_table
+    from event2vec.training.recipe import load_recipe
 
     if options.init and options.pretrain:
         raise Event2VecError("--init starts all rows from one network and --pretrain each from its own; leave one out")

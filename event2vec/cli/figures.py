@@ -17,7 +17,7 @@ from event2vec.errors import Event2VecError
 from event2vec.names import printable
 
 if TYPE_CHECKING:
-    from event2vec.model import Classifier
+    from event2vec.model.classifier import Classifier
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -31,10 +31,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from event2vec.checkpoint import load_any_model
     from event2vec.cli.evaluate import draw_evaluation, evaluate_run
-    from event2vec.figures.embedding_maps import draw_embedding_maps
-    from event2vec.model import Classifier
+    from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps
+    from event2vec.model.checkpoint import load_any_model
+    from event2vec.model.classifier import Classifier
 
     runs = [Path(name) for name in options.runs]
     folder = Path(options.out) if options.out else runs[0] / "figures"
@@ -78,16 +78,16 @@ def _names(runs: list[Path]) -> list[str]:
 
 
 def _draw_curves(run: Path, folder: Path) -> None:
-    from event2vec.figures.curves import draw_curves
-    from event2vec.runs import METRICS, read_rows
+    from event2vec.evaluation.figures.curves import draw_curves
+    from event2vec.training.run import METRICS, read_rows
 
     if (run / METRICS).is_file():
         draw_curves(read_rows(run / METRICS), folder / "curves.png", printable(f"Training of {run.name}"))
 
 
 def _draw_samples(run: Path, folder: Path, options: Namespace) -> None:
-    from event2vec.figures.samples import draw_samples
-    from event2vec.runs import open_raw_recordings
+    from event2vec.evaluation.figures.samples import draw_samples
+    from event2vec.training.run import open_raw_recordings
 
     with progress_bar("preparing") as progress:
         raw = open_raw_recordings(run, options.data, options.workers, progress)
@@ -95,9 +95,9 @@ def _draw_samples(run: Path, folder: Path, options: Namespace) -> None:
 
 
 def _draw_recordings(model: "Classifier", run: Path, folder: Path, options: Namespace) -> None:
-    from event2vec.figures.attention_maps import draw_attention
-    from event2vec.randomness import seeded
-    from event2vec.runs import open_recordings
+    from event2vec.data.seeding import seeded
+    from event2vec.evaluation.figures.attention_maps import draw_attention
+    from event2vec.training.run import open_recordings
 
     store = open_recordings(run, options.data, model.sampling, options.workers).split("test")
     for index in range(min(options.recordings, len(store))):

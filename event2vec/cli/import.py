@@ -14,7 +14,7 @@ from event2vec.cli.options import add_json_option
 from event2vec.cli.printing import say
 
 if TYPE_CHECKING:
-    from event2vec.authors import Imported
+    from event2vec.training.authors import Imported
 
 SHOWN = 5  # names of classes
 
@@ -38,11 +38,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> None:
     from pathlib import Path
 
-    from event2vec.authors import import_network
-    from event2vec.checkpoint import save_model
+    from event2vec.data.store import EventStore
     from event2vec.errors import FileError
-    from event2vec.recipe import load_recipe
-    from event2vec.store import EventStore
+    from event2vec.model.checkpoint import save_model
+    from event2vec.training.authors import import_network
+    from event2vec.training.recipe import load_recipe
 
     out = Path(options.out)
     if out.exists() and not options.overwrite:
@@ -57,7 +57,7 @@ def run(options: Namespace) -> None:
 def _describe(imported: "Imported") -> dict[str, Any]:
     from dataclasses import asdict
 
-    from event2vec.model import Classifier, count_parameters
+    from event2vec.model.classifier import Classifier, count_parameters
 
     model = imported.model
     facts: dict[str, Any] = {"kind": "masked", "parameters": count_parameters(model), "classes": []}

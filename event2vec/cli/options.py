@@ -9,7 +9,7 @@ from jsonargparse import ArgumentParser, Namespace
 from event2vec.names import shorten, shown
 
 if TYPE_CHECKING:
-    from event2vec.events import Sensor
+    from event2vec.sensor import Sensor
 
 
 def add_reading_options(parser: ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def reading_options(options: Namespace) -> dict[str, Any]:
 
 def parse_sensor(text: str | None) -> "Sensor | None":
     from event2vec.errors import Event2VecError
-    from event2vec.events import Sensor
+    from event2vec.sensor import Sensor
 
     try:
         return Sensor.parse(text) if text else None

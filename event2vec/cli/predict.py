@@ -14,7 +14,7 @@ from event2vec.cli.printing import print_table, say
 
 if TYPE_CHECKING:
     from event2vec.events import Events
-    from event2vec.model import Classifier, Prediction
+    from event2vec.model.classifier import Classifier, Prediction
 
 SHOWN = 3  # best answers in the table; JSON has all
 
@@ -28,9 +28,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from event2vec.checkpoint import load_model
     from event2vec.errors import Event2VecError, FileError
     from event2vec.io import read_events
+    from event2vec.model.checkpoint import load_model
 
     if options.vote < 1:
         raise Event2VecError(f"--vote must be at least 1, got {options.vote}")
@@ -66,7 +66,7 @@ def answer(model: "Classifier", events: "Events", vote: int = 1) -> dict[str, An
     """The answer for one recording, the best class first."""
     import torch
 
-    from event2vec.randomness import seeded
+    from event2vec.data.seeding import seeded
 
     predictions: list[Prediction] = [model.predict(events, seeded(0, draw, 0)) for draw in range(vote)]
     scores = torch.stack([prediction.scores for prediction in predictions]).mean(dim=0)

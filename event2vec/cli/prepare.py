@@ -14,7 +14,7 @@ from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from event2vec.prepare import Report
+    from event2vec.data.prepare import Report
 
 NAMES = ["dvs_gesture", "asl_dvs", "dvs_lip", "nmnist", "folder", "digits"]  # here too, so that --help is quick
 SHOWN = 5  # rejected recordings that the summary lists; all are in rejected.csv
@@ -58,9 +58,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from event2vec.datasets import SPLITS, open_dataset
+    from event2vec.data.datasets import SPLITS, open_dataset
+    from event2vec.data.prepare import prepare
     from event2vec.errors import Event2VecError
-    from event2vec.prepare import prepare
 
     if options.workers < 1:
         raise Event2VecError(f"--workers must be at least 1, got {options.workers}")
@@ -101,7 +101,7 @@ def _options(options: Namespace) -> dict[str, Any]:
 
 
 def _facts(report: "Report") -> dict[str, Any]:
-    from event2vec.datasets import SPLITS
+    from event2vec.data.datasets import SPLITS
 
     store = report.store
     return {

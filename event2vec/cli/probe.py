@@ -17,7 +17,7 @@ from event2vec.cli.printing import say
 from event2vec.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from event2vec.probe import ProbeRow
+    from event2vec.evaluation.probe import ProbeRow
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -34,12 +34,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> None:
-    from event2vec.checkpoint import load_any_model
+    from event2vec.data.prepare import open_for_training
+    from event2vec.data.sampling import Sampling
     from event2vec.errors import Event2VecError
-    from event2vec.prepare import open_for_training
-    from event2vec.probe import probe
-    from event2vec.runs import choose_compute
-    from event2vec.sampling import Sampling
+    from event2vec.evaluation.probe import probe
+    from event2vec.model.checkpoint import load_any_model
+    from event2vec.training.run import choose_compute
 
     try:
         sampling = Sampling(method=options.method, length=options.events)

@@ -14,16 +14,16 @@ from event2vec.cli.progress import TrainingProgress, progress_bar
 from event2vec.names import printable
 
 if TYPE_CHECKING:
-    from event2vec.prepare import Report
-    from event2vec.recipe import Recipe
-    from event2vec.training import Task
+    from event2vec.data.prepare import Report
+    from event2vec.training.recipe import Recipe
+    from event2vec.training.train import Task
 
 
 SHOWN = 5  # recordings that could not be used and are named
 
 
 def add_recipe_arguments(parser: ArgumentParser) -> None:
-    from event2vec.recipe import recipe_names, setting_names
+    from event2vec.training.recipe import recipe_names, setting_names
 
     verb = "RECIPE [--data PATH] [--out RUN] [--init RUN] [settings]  or  --resume RUN"
     parser.usage = f"%(prog)s {verb}"
@@ -49,7 +49,7 @@ def _key(name: str) -> str:
 
 def read_recipe(options: Namespace) -> "Recipe":
     from event2vec.errors import Event2VecError
-    from event2vec.recipe import load_recipe, recipe_names
+    from event2vec.training.recipe import load_recipe, recipe_names
 
     if options.recipe is None:
         raise Event2VecError(f"RECIPE is missing; there are {', '.join(recipe_names())}, or name a .yaml file")
@@ -60,7 +60,7 @@ def _overrides(options: Namespace) -> dict[str, Any]:
     """Settings that were given on the command line, as YAML reads them."""
     from event2vec.documents import parse_yaml
     from event2vec.errors import Event2VecError
-    from event2vec.recipe import setting_names
+    from event2vec.training.recipe import setting_names
 
     given = {name: options.get(_key(name)) for name, _ in setting_names()}
     overrides = {}
@@ -94,7 +94,7 @@ def start(
 ) -> Path:
     """Prepare the data if need be, train, and say where the run is."""
     from event2vec.devices import is_first_rank
-    from event2vec.training import start_run
+    from event2vec.training.train import start_run
 
     report = _open_data(recipe, data, workers)
     run = Path(out) if out else free_name(_run_name(recipe, data))
@@ -130,9 +130,9 @@ def _introduce(recipe: "Recipe", report: "Report", run: Path) -> None:
 def _resume(options: Namespace) -> None:
     """All is as the run began, but for where its store lies and where it is trained."""
     from event2vec.errors import Event2VecError
-    from event2vec.recipe import load_recipe
-    from event2vec.runs import RECIPE, read_run
-    from event2vec.training import resume_run
+    from event2vec.training.recipe import load_recipe
+    from event2vec.training.run import RECIPE, read_run
+    from event2vec.training.train import resume_run
 
     given = {"RECIPE": options.recipe, "--out": options.out, "--init": options.init}
     given |= {f"--{name}": value for name, value in _overrides(options).items() if not name.startswith("trainer.")}
@@ -150,7 +150,7 @@ def _resume(options: Namespace) -> None:
 
 
 def _open_data(recipe: "Recipe", data: str | None, workers: int) -> "Report":
-    from event2vec.prepare import open_for_training
+    from event2vec.data.prepare import open_for_training
 
     with progress_bar(f"preparing {recipe.data.dataset}") as progress:
         return open_for_training(data, recipe.data.dataset, recipe.sampling, workers, progress, recipe.data.clusterings)
@@ -162,7 +162,7 @@ def _run_name(recipe: "Recipe", data: str | None) -> Path:
 
 
 def free_name(path: Path) -> Path:
-    from event2vec.runs import is_free
+    from event2vec.training.run import is_free
 
     number = 1
     free = path
@@ -183,8 +183,8 @@ def _stoppable(run: Path, task: str) -> Iterator[None]:
 
 def _finish(run: Path) -> None:
     from event2vec.devices import is_first_rank
-    from event2vec.figures.curves import draw_curves
-    from event2vec.runs import METRICS, read_rows
+    from event2vec.evaluation.figures.curves import draw_curves
+    from event2vec.training.run import METRICS, read_rows
 
     if not is_first_rank() or not (run / METRICS).exists():
         return

@@ -25,8 +25,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from event2vec.report import write_report
-    from event2vec.runs import choose_compute
+    from event2vec.studies.report import write_report
+    from event2vec.training.run import choose_compute
 
     run = Path(options.run)
     page = Path(options.out) if options.out else run / "report.html"

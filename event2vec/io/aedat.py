@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import Sensor
 from event2vec.io.headers import is_text
 from event2vec.io.recording import Decoded, cut_short
 from event2vec.names import excerpt
+from event2vec.sensor import Sensor
 
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], NDArray[np.bool_]]  # x, y, t, p
 

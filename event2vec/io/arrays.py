@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import Events, Sensor
+from event2vec.events import Events
 from event2vec.io.matlab import read_matlab
 from event2vec.io.recording import Decoded, check_content
 from event2vec.io.units import to_microseconds
 from event2vec.names import excerpt
+from event2vec.sensor import Sensor
 
 NAMES = {
     "x": ("x", "xs", "x_pos", "col"),

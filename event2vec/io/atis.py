@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from event2vec.errors import FileError
-from event2vec.events import Sensor
 from event2vec.io.recording import Decoded, cut_short
+from event2vec.sensor import Sensor
 
 NMNIST = Sensor(34, 34)
 OVERFLOW_ROW = 240  # an event in this row says that the 13-bit part of the clock went round

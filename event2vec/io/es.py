@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import Sensor
 from event2vec.io.names import plain_name
 from event2vec.io.recording import Decoded, cut_short
 from event2vec.names import excerpt
+from event2vec.sensor import Sensor
 
 
 def read_es(path: Path) -> Decoded:

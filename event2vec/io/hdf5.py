@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError, MissingExtra
-from event2vec.events import Events, Sensor
+from event2vec.events import Events
 from event2vec.io.arrays import NAMES, columns_to_decoded
 from event2vec.io.recording import Decoded, check_content, largest_content
 from event2vec.names import excerpt
+from event2vec.sensor import Sensor
 
 CHILD = Path(__file__).with_name("hdf5_child.py")
 # For reading a file: of computing, a hundred times what it takes; and by the clock, also on a busy machine.

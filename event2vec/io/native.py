@@ -19,12 +19,13 @@ import numpy as np
 import torch
 
 from event2vec.errors import FileError
-from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.events import Events
 from event2vec.io.names import plain_name
 from event2vec.io.packing import unpacked_at_most
 from event2vec.io.prophesee import read_header
 from event2vec.io.recording import Decoded, check_content, cut_short
 from event2vec.names import excerpt
+from event2vec.sensor import LARGEST_SIDE, Sensor
 
 EVERY_PIXEL = (LARGEST_SIDE, LARGEST_SIDE)
 CACHED = 1 << 16  # rows of eventcv's table that stay in a core's cache while their four columns are taken out

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import Sensor
 from event2vec.io.headers import is_text
 from event2vec.io.recording import Decoded, cut_short, unwrap
+from event2vec.sensor import Sensor
 
 HEADER_LIMIT = 1 << 20
 LINE_LIMIT = 1 << 12

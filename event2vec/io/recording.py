@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import LARGEST_SIDE, Events, Sensor, arrange_events
+from event2vec.events import Events, arrange_events
 from event2vec.names import excerpt
+from event2vec.sensor import LARGEST_SIDE, Sensor
 
 SMALL_CONTENT = 32 << 20
 LARGEST_RATIO = 100  # real recordings are packed 2 to 20 times smaller, endless zeros 1,000 times

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.errors import FileError
-from event2vec.events import LARGEST_SIDE, Events, Sensor
+from event2vec.events import Events
 from event2vec.io.arrays import NAMES, find_columns
 from event2vec.io.recording import Decoded, cut_short
 from event2vec.io.units import to_microseconds
 from event2vec.names import excerpt
+from event2vec.sensor import LARGEST_SIDE, Sensor
 
 DEFAULT_COLUMNS = "txyp"
 HEADER_LINES = 64

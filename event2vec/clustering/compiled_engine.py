@@ -1,0 +1,93 @@
+"""The phases of Alg. 1 on a CPU, by compiled code (`compiled_engine.c`) that looks at few centres and is exact."""
+
+import ctypes
+import importlib
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from event2vec.clustering.engine import AT_ONCE, Cloud
+
+INTERFACE = 1  # of the functions in C; a library of another one may be left from an earlier installation
+MANY = 2**31  # iterations that no one waits for
+SPREAD = np.array([sum((number >> bit & 1) << 3 * bit for bit in range(10)) for number in range(1024)], np.uint32)
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled code, or None where event2vec was installed without what compiles it."""
+    try:
+        path = importlib.import_module("event2vec.clustering._compiled_engine").__file__
+    except ImportError:
+        return None
+    compiled = ctypes.CDLL(str(path))
+    if not hasattr(compiled, "interface") or compiled.interface() != INTERFACE:
+        return None
+    array, whole = ctypes.c_void_p, ctypes.c_int64
+    points: list[Any] = [array, array, whole]  # coordinates, weights, how many
+    compiled.seed.argtypes = [*points, whole, whole, ctypes.c_uint64, array]
+    compiled.prune.argtypes = [*points, array, whole, whole, whole]
+    compiled.iterate.argtypes = [*points, array, whole, whole, ctypes.c_double, array]
+    for function in (compiled.seed, compiled.prune, compiled.iterate):
+        function.restype = whole
+    return compiled
+
+
+class CompiledCloud(Cloud):
+    """Points in an order that keeps neighbours together, so that a run of them is near to few centres."""
+
+    def __init__(self, points: Float[Tensor, "n 3"], weights: Float[Tensor, " n"]) -> None:
+        order = along_curve(points)
+        self.points, self.weights = points[order].double(), weights[order].double()
+        self._columns = self.points.T.contiguous()
+
+    def seed(self, count: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
+        random = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        rows = torch.empty(count, 3, dtype=torch.float64)
+        return rows[: self._call("seed", count, min(batch, count), random, rows.data_ptr())]
+
+    def prune(self, centres: Float[Tensor, "many 3"], share: int) -> Float[Tensor, "k 3"]:
+        columns, kept = _copy_columns(centres), min(share, len(centres))
+        self._call("prune", columns.data_ptr(), len(centres), share, AT_ONCE)
+        return columns.view(-1)[: 3 * kept].view(3, kept).T
+
+    def iterate(
+        self, centres: Float[Tensor, "k 3"], iterations: int, tolerance: float
+    ) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
+        columns, counts = _copy_columns(centres), torch.zeros(len(centres), dtype=torch.float64)
+        self._call("iterate", columns.data_ptr(), len(centres), min(iterations, MANY), tolerance, counts.data_ptr())
+        return columns.T, counts
+
+    def coarser(self, size: int) -> Cloud:
+        if size < 2:
+            return self
+        starts = np.arange(0, len(self.points), size)
+        totals = np.add.reduceat(self.weights.numpy(), starts)
+        sums = np.add.reduceat((self.weights[:, None] * self.points).numpy(), starts)
+        return CompiledCloud(torch.from_numpy(sums / totals[:, None]), torch.from_numpy(totals))
+
+    def _call(self, name: str, *arguments: int | float) -> int:
+        """Numbers and addresses as `compiled_engine.c` wants them, after the points. Other threads go on meanwhile."""
+        done: int = getattr(library(), name)(
+            self._columns.data_ptr(), self.weights.data_ptr(), len(self.weights), *arguments
+        )
+        if done < 0:
+            raise MemoryError(f"not enough memory to cluster {len(self.weights)} events")
+        return done
+
+
+def _copy_columns(rows: Float[Tensor, "k 3"]) -> Float[Tensor, "3 k"]:
+    return rows.T.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
+
+
+def along_curve(points: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
+    """The order of points of the unit cube in which neighbours stay together: a Z-order curve."""
+    x, y, t = (points.numpy() * 1023).astype(np.uint16).T
+    code = SPREAD[x] << 2 | SPREAD[y] << 1 | SPREAD[t]
+    # 16 bits at a time numpy sorts by counting.
+    order = np.argsort(code.astype(np.uint16), kind="stable")
+    return torch.from_numpy(order[np.argsort((code >> 16).astype(np.uint16)[order], kind="stable")])

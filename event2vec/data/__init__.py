@@ -1,0 +1,1 @@
+"""Recordings on disk and in batches: data sets, stores, sampling, what training reads."""

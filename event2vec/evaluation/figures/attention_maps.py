@@ -1,0 +1,98 @@
+"""Which events a network attends to: what each receives in the attention that the network computes (Figure 6)."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from event2vec.errors import Event2VecError
+from event2vec.evaluation.figures import pyplot, save_figure
+from event2vec.events import EventBatch, Events
+from event2vec.model.attention import Bidirectional, ForgettingDirection, forgetting_weights, reverse
+from event2vec.model.classifier import Classifier
+
+DARK = "#333344"  # behind the events, so that the brightest stand out
+ACROSS = 4  # blocks side by side
+
+
+@torch.no_grad()
+def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]:
+    """What each event receives in each block, as (blocks, events); each row sums to the number of events.
+
+    Averaged over queries, heads and both directions. After pooling, a token stands for several events, which share what
+    it receives.
+    """
+    seen: list[tuple[Bidirectional, Tensor, Tensor]] = []
+
+    def note(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        assert isinstance(module, Bidirectional)
+        seen.append((module, inputs[0], inputs[1]))
+
+    modules = [module for module in model.modules() if isinstance(module, Bidirectional)]
+    if any(not isinstance(direction, ForgettingDirection) for module in modules for direction in module.directions):
+        raise Event2VecError("gated linear attention has no weights to draw; this is for model.attention = forgetting")
+    hooks = [module.register_forward_pre_hook(note) for module in modules]
+    try:
+        model(EventBatch.pad([events]).to(next(model.parameters()).device))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return np.stack([_received(module, tokens, turn, len(events)) for module, tokens, turn in seen])
+
+
+def _received(module: Bidirectional, tokens: Tensor, turn: Tensor, events: int) -> NDArray[np.float64]:
+    before, after = directed_weights(module, tokens, turn)
+    both = (before.mean(dim=(1, 2)) + reverse(after.mean(dim=(1, 2)), turn))[0] / 2
+    pooled = 1  # events that share a token: each stage of pooling halves a row, and leaves what is over alone
+    while -(-events // pooled) > len(both):
+        pooled *= 2
+    shared = both.repeat_interleave(pooled)[:events]
+    return (shared / shared.sum().clamp(min=1e-12) * events).double().cpu().numpy()
+
+
+def directed_weights(
+    module: Bidirectional, tokens: Float[Tensor, "1 length dim"], turn: Tensor
+) -> tuple[Float[Tensor, "1 heads length length"], Float[Tensor, "1 heads length length"]]:
+    """The weights of both directions as the forward pass has them; the second over the row reversed."""
+    ahead, back = module.directions[0], module.directions[-1]
+    assert isinstance(ahead, ForgettingDirection)
+    assert isinstance(back, ForgettingDirection)
+    q, k, _, gate = (part.transpose(1, 2) for part in ahead.project(tokens))
+    before = forgetting_weights(q, k, gate)
+    q, k, _, gate = (reverse(part, turn).transpose(1, 2) for part in back.project(tokens))
+    return before, forgetting_weights(q, k, gate)
+
+
+def draw_attention(model: Classifier, events: Events, title: str, path: Path) -> None:
+    """The events of one recording over the sensor and over time, a column for each block, brighter where seen more."""
+    from matplotlib.ticker import MaxNLocator
+
+    plt = pyplot()
+    received = attention_received(model, events)
+    columns, bands = min(len(received), ACROSS), -(-len(received) // ACROSS)
+    figure = plt.figure(figsize=(3.6 * columns + 0.8, 6.6 * bands), layout="constrained")
+    x, y, seconds = events.x.numpy(), events.y.numpy(), events.t.numpy() / 1e6
+    low, high = 0.0, float(np.percentile(received, 99))
+    for number, weights in enumerate(received):
+        order = np.argsort(weights)  # the most seen on top
+        place = 2 * columns * (number // columns) + number % columns + 1
+        style = {"c": weights[order], "cmap": "inferno", "vmin": low, "vmax": high, "s": 9}
+        flat = figure.add_subplot(2 * bands, columns, place)
+        points = flat.scatter(x[order], y[order], **style)
+        flat.set(xlim=(-1, events.sensor.width), ylim=(events.sensor.height, -1), aspect="equal", facecolor=DARK)
+        flat.set(xlabel="x (pixels)", ylabel="y (pixels)" if place % columns == 1 % columns else "")
+        flat.set_title(f"block {number + 1}")
+        deep: Any = figure.add_subplot(2 * bands, columns, place + columns, projection="3d")
+        deep.scatter(seconds[order], x[order], y[order], depthshade=False, **style)
+        deep.set(xlabel="t (s)", ylabel="x (pixels)", zlabel="y (pixels)")
+        deep.invert_zaxis()
+        for axis in (deep.xaxis, deep.yaxis, deep.zaxis):
+            axis.set_major_locator(MaxNLocator(4))
+            axis.set_pane_color(DARK)
+    figure.colorbar(points, ax=figure.axes, label="attention received (1 = its share)", shrink=0.6)
+    figure.suptitle(title)
+    save_figure(figure, path)

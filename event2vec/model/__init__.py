@@ -1,0 +1,1 @@
+"""The network: events to tokens, attention, blocks, heads, and networks on disk."""

@@ -1,0 +1,322 @@
+"""Attention that forgets: what an event sees of the events before it, and after it (Eq. 8-10).
+
+Forgetting attention     score(i, j) = q_i k_j / sqrt(w) + C_i - C_j,  C the running sum of ln sigmoid(forget gate);
+                         softmax over j <= i.
+Gated linear attention   S_i = diag(a_i) S_(i-1) + k_i v_i^T,  output q_i^T S_i, with a gate a for each channel of k.
+
+Both run over a row and over the row reversed; one projection brings the two together (Eq. 10). Events are valid on a
+prefix of each row and reversing leaves padding at the end, so no event ever sees padding and no mask is needed.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor, nn
+
+from event2vec.model.config import ModelConfig
+
+EPSILON = 1e-5  # of every norm
+
+# So many numbers of each type hold a sum of log gates as well as attention needs it. float16 is missing: it cannot
+# hold sums beyond 65,504 at all.
+PARTS = {torch.float64: 1, torch.float32: 2, torch.bfloat16: 3}
+
+
+def forgetting_weights(
+    q: Float[Tensor, "batch heads length width"],
+    k: Float[Tensor, "batch key_heads length width"],
+    log_forget: Float[Tensor, "batch heads length"],
+) -> Float[Tensor, "batch heads length length"]:
+    """How much each event attends to itself and to each earlier event, written out.
+
+    The one definition of the weights: the tests of the fast form and the attention figures call it.
+    """
+    wide = torch.promote_types(q.dtype, torch.float32)
+    faded = log_forget.double().cumsum(-1)  # the difference of two long sums is taken: float32 would lose 2e-4 here
+    k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    scores = q.to(wide) @ k.to(wide).mT / q.shape[-1] ** 0.5
+    scores = scores + (faded[..., :, None] - faded[..., None, :]).to(wide)
+    future = torch.ones_like(scores, dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, -torch.inf).softmax(-1)
+
+
+def forgetting_attention(
+    q: Float[Tensor, "batch heads length width"],
+    k: Float[Tensor, "batch key_heads length width"],
+    v: Float[Tensor, "batch key_heads length width"],
+    log_forget: Float[Tensor, "batch heads length"],
+) -> Float[Tensor, "batch heads length width"]:
+    """`forgetting_weights` times v, in the memory and nearly the time of the stock causal kernel.
+
+    The bias C_i - C_j has rank two, so it is folded into queries and keys: q' = [C_i, 1, q], k' = [1, -C_j, k]. One
+    number is too coarse for C; it is summed in float64 and kept in as many columns as its type needs. They come first,
+    so that the two large numbers cancel before anything small is added. What is added to a whole row leaves softmax as
+    it was, so C_i needs only its first column.
+
+    On some CPUs, weights between 1e-45 and 1e-38 make the kernel's gradients many times slower. Training therefore
+    goes back through `flush_denormals`, and the command line calls `tune_cpu`.
+    """
+    width = q.shape[-1]
+    dtype = _kernel_dtype(q)
+    answer = dtype if torch.is_autocast_enabled(q.device.type) else v.dtype
+    # The kernel can scale the scores itself, which saves a pass over q and a rounding of it. But in the gradients of
+    # float32 that undoes the cancelling.
+    scale = 1.0 if torch.is_grad_enabled() and dtype != torch.bfloat16 else width**-0.5
+    parts = [part.to(q.device) for part in _split(_running_sum(log_forget) / scale, dtype)]
+    one = torch.ones_like(parts[0])
+    filling = [torch.zeros_like(one)] * _filling(width + 1 + len(parts), q.device)
+    query_columns = torch.stack([parts[0].detach(), *[one] * len(parts), *filling], dim=-1)
+    key_columns = torch.stack([one, *[-part for part in parts], *filling], dim=-1)
+    q = torch.cat([query_columns, q.to(dtype) if scale != 1 else q.to(dtype) * width**-0.5], dim=-1)
+    k = _for_each_head(key_columns, k.to(dtype))
+    v = _for_each_head(torch.zeros_like(key_columns), v.to(dtype))
+    with torch.autocast(q.device.type, enabled=False):  # it would round C after it has been split
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+    return seen[..., -width:].to(answer)
+
+
+def _kernel_dtype(q: Tensor) -> torch.dtype:
+    """The type in which attention is computed: the one that autocast would choose, if it can hold C."""
+    device = q.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else q.dtype
+    return dtype if dtype in PARTS else torch.float32
+
+
+def _running_sum(log_forget: Float[Tensor, "*rows length"]) -> Float[Tensor, "*rows length"]:
+    """C, in float64, on the CPU where the device has no such type."""
+    return (log_forget.cpu() if log_forget.device.type == "mps" else log_forget).double().cumsum(-1)
+
+
+def _split(values: Float[Tensor, "*shape"], dtype: torch.dtype) -> list[Tensor]:
+    """Numbers of a narrower type that sum to `values`. The first carries the gradient of all."""
+    parts = [values.to(dtype)]
+    rest = values.detach()
+    while len(parts) < PARTS[dtype]:
+        rest = rest - parts[-1].detach().double()
+        parts.append(rest.to(dtype))
+    return parts
+
+
+def _filling(width: int, device: torch.device) -> int:
+    """Columns of zeros that bring a head to a width that CUDA's kernels take."""
+    return -width % 8 if device.type == "cuda" else 0
+
+
+def _for_each_head(
+    columns: Float[Tensor, "batch heads length more"], shared: Float[Tensor, "batch key_heads length width"]
+) -> Float[Tensor, "batch heads length all"]:
+    """Put columns that every head has of its own before those that several heads share."""
+    batch, heads, length, more = columns.shape
+    groups = shared.shape[1]
+    columns = columns.view(batch, groups, heads // groups, length, more)
+    shared = shared[:, :, None].expand(-1, -1, heads // groups, -1, -1)
+    return torch.cat([columns, shared], dim=-1).flatten(1, 2)
+
+
+CHUNK = 32  # rows of gated linear attention that are computed at once
+WEAKEST = -5.0  # the log of the smallest gate: half a chunk of such gates is e^80, which float32 still holds
+
+
+def gated_linear_recurrence(
+    q: Float[Tensor, "batch heads length width"],
+    k: Float[Tensor, "batch heads length width"],
+    v: Float[Tensor, "batch heads length value_width"],
+    log_gate: Float[Tensor, "batch heads length width"],
+) -> Float[Tensor, "batch heads length value_width"]:
+    """The definition of gated linear attention, event by event. Slow; tests hold the fast form to it."""
+    state = q.new_zeros(*q.shape[:2], q.shape[-1], v.shape[-1])
+    outputs = []
+    for step in range(q.shape[2]):
+        state = log_gate[:, :, step].exp()[..., None] * state + k[:, :, step, :, None] * v[:, :, step, None, :]
+        outputs.append(q[:, :, step, None, :] @ state)
+    return torch.cat(outputs, dim=2)
+
+
+def gated_linear_attention(
+    q: Float[Tensor, "batch heads length width"],
+    k: Float[Tensor, "batch heads length width"],
+    v: Float[Tensor, "batch heads length value_width"],
+    log_gate: Float[Tensor, "batch heads length width"],
+) -> Float[Tensor, "batch heads length value_width"]:
+    """`gated_linear_recurrence` in chunks: matrix products within a chunk, one state handed from chunk to chunk.
+
+    Gates below e^-5 are taken as e^-5. Computed in float32 whatever comes in: the factors within a chunk span the
+    whole range of its exponents.
+    """
+    length, dtype = q.shape[2], v.dtype
+    with torch.autocast(q.device.type, enabled=False):
+        # Events of 0 at the end of the last chunk come after all real ones, so none of these sees them.
+        q, k, v, log_gate = (
+            F.pad(part.float(), (0, 0, 0, -length % CHUNK)).unflatten(2, (-1, CHUNK)) for part in (q, k, v, log_gate)
+        )
+        faded = log_gate.clamp(min=WEAKEST).cumsum(3)
+        middle, whole = faded[..., CHUNK // 2 - 1 : CHUNK // 2, :], faded[..., -1:, :]
+        scores = (q * (faded - middle).exp()) @ (k * (middle - faded).exp()).mT
+        within = scores.tril() @ v
+        added = (k * (whole - faded).exp()).mT @ v
+        states = _states(whole.exp().squeeze(3), added)
+        across = (q * faded.exp()) @ states
+        return (within + across).flatten(2, 3)[:, :, :length].to(dtype)
+
+
+def _states(
+    kept: Float[Tensor, "batch heads chunks width"], added: Float[Tensor, "batch heads chunks width value_width"]
+) -> Float[Tensor, "batch heads chunks width value_width"]:
+    """The state that each chunk starts from."""
+    state = added.new_zeros(added.shape[:2] + added.shape[3:])
+    states = []
+    for chunk in range(added.shape[2]):
+        states.append(state)
+        state = kept[:, :, chunk, :, None] * state + added[:, :, chunk]
+    return torch.stack(states, dim=2) if states else added
+
+
+def reversal(valid: Bool[Tensor, "batch length"]) -> Int64[Tensor, " places"]:
+    """How to reverse each row: for each place of the batch laid end to end, the place to take from.
+
+    Padding stays at the end. Turning twice gives back what was there.
+    """
+    batch, length = valid.shape
+    place = torch.arange(length, device=valid.device)
+    count = valid.sum(dim=1, keepdim=True)
+    turned = torch.where(place < count, count - 1 - place, place)
+    return (turned + length * torch.arange(batch, device=valid.device)[:, None]).flatten()
+
+
+def reverse(
+    rows: Float[Tensor, "batch length *rest"], turn: Int64[Tensor, " places"]
+) -> Float[Tensor, "batch length *rest"]:
+    """Turn each row round, as `reversal` says."""
+    return _Reverse.apply(rows, turn)  # type: ignore[no-untyped-call]
+
+
+class _Reverse(torch.autograd.Function):
+    """Its own gradient: torch would add row by row where a second turn is a copy."""
+
+    @staticmethod
+    def forward(rows: Tensor, turn: Tensor) -> Tensor:
+        return rows.flatten(0, 1).index_select(0, turn).view(rows.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return reverse(gradients[0], ctx.saved_tensors[0]), None
+
+
+class Direction(nn.Module):
+    """Attention over rows in one direction: inputs from each token alone, and what the tokens make of each other's."""
+
+    @abstractmethod
+    def project(self, tokens: Float[Tensor, "batch length dim"]) -> tuple[Tensor, ...]:
+        """What attention needs of each token, as (batch, length, ...) each."""
+
+    @abstractmethod
+    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length dim"]:
+        """Attention over inputs that `project` made, reversed or not."""
+
+
+class ForgettingDirection(Direction):
+    """The Forgetting Transformer: queries, keys, values and forget gates, with fewer key and value heads (App. A.2)."""
+
+    def __init__(self, dim: int, heads: int, forget_bias: float) -> None:
+        super().__init__()
+        self.heads, self.width = heads, dim // heads
+        key_dim = max(heads // 2, 1) * self.width
+        self.sizes = (dim, key_dim, key_dim, heads)
+        self.project_all = nn.Linear(dim, sum(self.sizes), bias=False)  # one product instead of four
+        self.forget_bias = nn.Parameter(torch.full((heads,), float(forget_bias)))
+        self.query_norm = nn.Parameter(torch.ones(dim))
+        self.key_norm = nn.Parameter(torch.ones(key_dim))
+
+    def project(self, tokens: Float[Tensor, "batch length dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        q, k, v, gate = self.project_all(tokens).split(self.sizes, dim=-1)
+        q, k = self._normalise(q, self.query_norm), self._normalise(k, self.key_norm)
+        return (
+            q,
+            k,
+            v.unflatten(-1, (-1, self.width)),
+            F.logsigmoid(gate.to(torch.promote_types(gate.dtype, torch.float32)) + self.forget_bias),
+        )
+
+    def _normalise(
+        self, rows: Float[Tensor, "batch length channels"], weight: Float[Tensor, " channels"]
+    ) -> Float[Tensor, "batch length heads width"]:
+        """RMS norm of each head, with a weight for each channel of all of them."""
+        rows = rows.unflatten(-1, (-1, self.width))
+        weight = weight.view(-1, self.width).to(rows.dtype)
+        return F.rms_norm(rows, (self.width,), eps=EPSILON) * weight
+
+    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length dim"]:
+        q, k, v, log_forget = (part.transpose(1, 2) for part in inputs)
+        return forgetting_attention(q, k, v, log_forget).transpose(1, 2).flatten(2)
+
+
+class GatedLinearDirection(Direction):
+    """Gated linear attention (App. A.3): keys half as wide as values, gates through a narrow layer, output gated."""
+
+    GATE_RANK = 16
+    SOFTNESS = 16  # gates are a 16th root, so that they start near 1 and memory is long
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        key_dim = max(dim // (2 * heads), 1) * heads
+        self.sizes = (key_dim, key_dim, dim, dim)
+        self.project_all = nn.Linear(dim, sum(self.sizes), bias=False)
+        self.gate_down = nn.Linear(dim, self.GATE_RANK, bias=False)
+        self.gate_up = nn.Linear(self.GATE_RANK, key_dim)
+        self.norm = nn.Parameter(torch.ones(dim // heads))
+
+    def project(self, tokens: Float[Tensor, "batch length dim"]) -> tuple[Tensor, ...]:
+        q, k, v, output_gate = self.project_all(tokens).split(self.sizes, dim=-1)
+        log_gate = F.logsigmoid(self.gate_up(self.gate_down(tokens)).float()) / self.SOFTNESS
+        return tuple(part.unflatten(-1, (self.heads, -1)) for part in (q, k, v, log_gate, output_gate))
+
+    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length dim"]:
+        q, k, v, log_gate, output_gate = inputs
+        q = q * q.shape[-1] ** -0.5
+        seen = gated_linear_attention(*(part.transpose(1, 2) for part in (q, k, v, log_gate))).transpose(1, 2)
+        seen = F.rms_norm(seen, seen.shape[-1:], eps=EPSILON) * self.norm.to(seen.dtype)
+        return (seen * F.silu(output_gate)).flatten(2)
+
+
+class Bidirectional(nn.Module):
+    """Attention over a row and over the row reversed (Eq. 8-10).
+
+    Given one direction, both use its weights (the paper's choice); given two, each has its own (Table 8).
+    """
+
+    def __init__(self, dim: int, *directions: Direction) -> None:
+        super().__init__()
+        self.directions = nn.ModuleList(directions)
+        self.output = nn.Linear(2 * dim, dim, bias=False)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch length dim"], turn: Int64[Tensor, " places"]
+    ) -> Float[Tensor, "batch length dim"]:
+        ahead, back = cast(Direction, self.directions[0]), cast(Direction, self.directions[-1])
+        inputs = ahead.project(tokens)
+        seen_before = ahead.attend(*inputs)
+        inputs = inputs if back is ahead else back.project(tokens)
+        seen_after = back.attend(*(reverse(part, turn) for part in inputs))
+        # W_fb [O_f; O_b] as two products: the second is turned back when it is narrow, and nothing is concatenated.
+        weight_before, weight_after = self.output.weight.chunk(2, dim=1)
+        return F.linear(seen_before, weight_before) + reverse(F.linear(seen_after, weight_after), turn)
+
+
+ATTENTION: dict[str, Callable[[ModelConfig], Direction]] = {
+    "forgetting": lambda config: ForgettingDirection(config.dim, config.heads, config.forget_bias),
+    "gated_linear": lambda config: GatedLinearDirection(config.dim, config.heads),
+}  # by the names that `ModelConfig.attention` takes
+
+
+def build_attention(config: ModelConfig) -> Bidirectional:
+    directions = (ATTENTION[config.attention](config) for _ in range(1 if config.shared else 2))
+    return Bidirectional(config.dim, *directions)

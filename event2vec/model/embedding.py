@@ -1,0 +1,233 @@
+"""Events to tokens: where and when an event happened, each as a vector of `dim` numbers (Sec. 3.1-3.5, Eq. 1-7).
+
+Space: phi(x, y, p), a small network (Eq. 5), or a learnt table with a row for each pixel and polarity (Eq. 2).
+Time: convolutions over the intervals between neighbours, or sine waves of the time itself.
+Token: (ln rho + 1) * (space + time)                                                                       (Eq. 7)
+       rho * (space + time) in the authors' released code
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from event2vec.events import EventBatch
+from event2vec.model.config import ModelConfig
+from event2vec.sensor import Sensor
+
+
+def normalised_coordinates(batch: EventBatch) -> Float[Tensor, "batch length 3"]:
+    """x, y and p scaled to [-1, 1] (Eq. 4). On a sensor one pixel wide, x is -1."""
+    x = 2 * batch.x / max(batch.sensor.width - 1, 1) - 1
+    y = 2 * batch.y / max(batch.sensor.height - 1, 1) - 1
+    return torch.stack([x, y, 2 * batch.p.float() - 1], dim=-1)
+
+
+def pixel_rows(batch: EventBatch) -> Int64[Tensor, "batch length"]:
+    """The row of each event in a table over the sensor: p * H * W + y * W + x (Eq. 2, 5), at the nearest pixel."""
+    width, height = batch.sensor.width, batch.sensor.height
+    return batch.p * (height * width) + batch.y.round().long() * width + batch.x.round().long()
+
+
+def normalised_intervals(batch: EventBatch) -> Float[Tensor, "batch length"]:
+    """Time since the previous event, as a share of the recording (Sec. 3.3).
+
+    Eq. 7 divides by max(t). We start t at the first event: without that the intervals would change with the
+    camera's clock. All events at one instant have intervals of 0.
+    """
+    intervals = torch.diff(batch.t, dim=1, prepend=batch.t[:, :1]) * batch.valid
+    return intervals / intervals.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def log_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
+    """ln rho + 1, and 0 for padding (Eq. 7)."""
+    return ((1 + batch.rho.clamp(min=1).log()) * batch.valid)[..., None]  # padding has rho 0, whose log is -inf
+
+
+def linear_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
+    """rho itself, and 0 for padding: what the authors' released code multiplies by."""
+    return (batch.rho * batch.valid)[..., None]
+
+
+class ParametricSpatial(nn.Module):
+    """phi: the network that maps a place and a polarity to a vector, near places to near vectors (Eq. 5)."""
+
+    def __init__(self, dim: int, sensor: Sensor) -> None:
+        super().__init__()
+        self.sensor = sensor
+        self.layers = nn.ModuleList(
+            nn.Linear(width, wider, bias=False)
+            for width, wider in ((3, dim // 4), (dim // 4, dim // 2), (dim // 2, dim))
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in (dim // 4, dim // 2, dim))
+
+    def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
+        return self.embed(normalised_coordinates(batch))
+
+    def embed(self, where: Float[Tensor, "*rows 3"]) -> Float[Tensor, "*rows dim"]:
+        """phi of normalised coordinates."""
+        where = self.norms[0](self.layers[0](where.to(next(self.parameters()).dtype)))
+        where = self.norms[1](self.layers[1](F.relu(where)))
+        return self.norms[2](self.layers[2](F.relu(where)))
+
+    @torch.no_grad()
+    def table(self) -> Float[Tensor, "rows dim"]:
+        """W_phi: phi of every pixel of both polarities, in the order of `pixel_rows` (Eq. 5)."""
+        device = next(self.parameters()).device
+        return self.embed(normalised_coordinates(every_pixel(self.sensor)).to(device))[0]
+
+
+def every_pixel(sensor: Sensor) -> EventBatch:
+    """One row with an event on each pixel, first all that fell and then all that rose: Sec. 3.2's index sequence c."""
+    index = torch.arange(2 * sensor.height * sensor.width)[None]
+    x, y = index % sensor.width, index // sensor.width % sensor.height
+    ones = torch.ones_like(index)
+    p = index >= sensor.height * sensor.width
+    return EventBatch(x.float(), y.float(), 0 * index, p, ones.float(), ones.bool(), sensor)
+
+
+class TabulatedSpatial(nn.Module):
+    """A trained phi, looked up where all events lie on whole pixels and computed where they do not (Eq. 5).
+
+    For answers only: the table does not follow when phi learns.
+    """
+
+    def __init__(self, network: ParametricSpatial) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("rows", network.table(), persistent=False)
+        self.rows: Tensor
+
+    def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
+        on_pixels = torch.equal(batch.x, batch.x.round()) and torch.equal(batch.y, batch.y.round())
+        return F.embedding(pixel_rows(batch), self.rows) if on_pixels else self.network(batch)
+
+
+class LookupSpatial(nn.Module):
+    """A learnt vector for each pixel and polarity (Eq. 2): neighbours know nothing of each other."""
+
+    def __init__(self, dim: int, sensor: Sensor) -> None:
+        super().__init__()
+        self.sensor = sensor
+        self.rows = nn.Embedding(2 * sensor.height * sensor.width, dim)
+
+    def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
+        return self.rows(pixel_rows(batch))
+
+    def table(self) -> Float[Tensor, "rows dim"]:
+        """W_s, in the order of `pixel_rows`."""
+        return self.rows.weight.detach()
+
+
+class ConvolutionalTemporal(nn.Module):
+    """Convolutions over the intervals (Sec. 3.3, 3.6): one dense, then two depthwise, each doubling the channels.
+
+    Padding is cleared before each of them: clearing it once would let it leak into the last two events.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        widths = (dim // 4, dim // 2, dim)
+        self.kernels = nn.ParameterList(nn.Parameter(torch.empty(width, 3)) for width in widths)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths)
+        for kernel in self.kernels:
+            nn.init.uniform_(kernel, -(3**-0.5), 3**-0.5)  # as nn.Conv1d starts: one input channel, three taps
+
+    def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
+        when, real = normalised_intervals(batch)[..., None].to(self.kernels[0].dtype), batch.valid[..., None]
+        when = self.norms[0](convolve(when, self.kernels[0]))
+        when = self.norms[1](convolve(F.relu(when) * real, self.kernels[1]))
+        return self.norms[2](convolve(F.relu(when) * real, self.kernels[2]))
+
+
+def convolve(
+    signal: Float[Tensor, "batch length narrow"], kernel: Float[Tensor, "wide 3"]
+) -> Float[Tensor, "batch length wide"]:
+    """A depthwise convolution over neighbours, zeros beyond both ends; each channel feeds wide / narrow new ones.
+
+    Channels stay last, where the norms want them: three neighbours are one overlapping window of memory, and the kernel
+    a matrix that is mostly zeros. That product takes half the time of a convolution call with its transposed copies.
+    """
+    narrow = signal.shape[-1]
+    diagonal = torch.eye(narrow, dtype=kernel.dtype, device=kernel.device)[None, :, :, None]
+    matrix = (diagonal * kernel.view(narrow, -1, 3).permute(2, 0, 1)[:, None]).flatten(2).flatten(0, 1)
+    # One zero more than needed: an empty row has a window too.
+    windows = F.pad(signal, (0, 0, 1, 2)).flatten(1).unfold(1, 3 * narrow, narrow)
+    return windows[:, : signal.shape[1]] @ matrix
+
+
+class SineTemporal(nn.Module):
+    """Sine and cosine of t * s at the usual wavelengths 10000^(2j/D), t from 0 to 1 and s learnt (Table 4)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1000.0))
+        # Not in a saved network, so a real device even where weights are made without memory (`load_model`).
+        places = torch.arange(0, dim, 2, device="cpu")
+        self.register_buffer("frequencies", 10000.0 ** (-places / dim), persistent=False)
+        self.frequencies: Tensor
+
+    def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
+        elapsed = normalised_intervals(batch).cumsum(dim=1)
+        angle = (elapsed * self.scale.float())[..., None] * self.frequencies.float()  # bfloat16 has no room for angles
+        return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(2).to(self.scale.dtype)
+
+
+SPATIAL: dict[str, type[ParametricSpatial] | type[LookupSpatial]] = {
+    "parametric": ParametricSpatial,
+    "lookup": LookupSpatial,
+}
+TEMPORAL: dict[str, type[ConvolutionalTemporal] | type[SineTemporal]] = {
+    "convolution": ConvolutionalTemporal,
+    "sine": SineTemporal,
+}
+INTENSITY: dict[str, Callable[[EventBatch], Tensor]] = {"log": log_emphasis, "linear": linear_emphasis}
+
+
+class Parts(NamedTuple):
+    """The three factors of a token before they are fused."""
+
+    where: Float[Tensor, "batch length dim"]
+    when: Float[Tensor, "batch length dim"]
+    emphasis: Float[Tensor, "batch length 1"]
+
+    def fuse(self) -> Float[Tensor, "batch length dim"]:
+        """Eq. 7; padding becomes 0."""
+        return self.emphasis.to(self.where.dtype) * (self.where + self.when)
+
+    def separate(self, tokens: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
+        """Take intensity and time out of tokens again, which leaves space (Eq. 11). Padding keeps its values."""
+        return tokens / self.emphasis.where(self.emphasis > 0, 1).to(tokens.dtype) - self.when
+
+
+class Event2Vec(nn.Module):
+    """Eq. 7: each event becomes one token, from its own place and the times of its neighbours.
+
+    `intensity` says how rho enters: see `INTENSITY`.
+    """
+
+    def __init__(self, spatial: nn.Module, temporal: nn.Module, intensity: str = "log") -> None:
+        super().__init__()
+        self.spatial = spatial
+        self.temporal = temporal
+        self.intensity = intensity
+
+    def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
+        return self.parts(batch).fuse()
+
+    def parts(self, batch: EventBatch) -> Parts:
+        return Parts(self.spatial(batch), self.temporal(batch), INTENSITY[self.intensity](batch))
+
+    def with_table(self) -> "Event2Vec":
+        """The same embedding with phi of every pixel computed once; a lookup table is one already."""
+        if not isinstance(self.spatial, ParametricSpatial):
+            return self
+        return Event2Vec(TabulatedSpatial(self.spatial), self.temporal, self.intensity)
+
+
+def build_embedding(config: ModelConfig) -> Event2Vec:
+    spatial, temporal = SPATIAL[config.spatial](config.dim, config.sensor), TEMPORAL[config.temporal](config.dim)
+    return Event2Vec(spatial, temporal, config.intensity)

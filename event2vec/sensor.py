@@ -1,0 +1,45 @@
+"""Sensor: the pixel grid of a camera. Here so that settings can name one without loading torch."""
+
+import operator
+import re
+from dataclasses import dataclass
+
+from event2vec.names import shown
+
+LARGEST_SIDE = 65536  # coordinates are kept as 16-bit numbers on disk
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """The pixel grid of a camera; polarities are always 2."""
+
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        for name in ("width", "height"):
+            side = operator.index(getattr(self, name))  # numpy's integers too, which JSON would not take
+            if not 1 <= side <= LARGEST_SIDE:
+                raise ValueError(f"sensor {name} must be from 1 to {LARGEST_SIDE}, got {side}")
+            object.__setattr__(self, name, side)
+
+    @classmethod
+    def parse(cls, text: str) -> "Sensor":
+        """Read a size as people write it: 346x260."""
+        sides = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})", text.lower().replace(" ", ""))
+        if sides is None:
+            raise ValueError(f"a sensor is written WIDTHxHEIGHT, such as 346x260, got {shown(text)}")
+        return cls(*map(int, sides.groups()))
+
+    @classmethod
+    def or_none(cls, width: int, height: int) -> "Sensor | None":
+        """The sensor that a file names; None where no sensor has these sides."""
+        return cls(width, height) if 1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE else None
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """The point that turning leaves in place, as (x, y)."""
+        return (self.width - 1) / 2, (self.height - 1) / 2
+
+    def __str__(self) -> str:
+        return f"{self.width}x{self.height}"

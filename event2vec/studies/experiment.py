@@ -1,0 +1,303 @@
+"""A table of the paper from one call: train each row with several seeds, evaluate, and set the paper's figures beside.
+
+An experiment is a YAML file: a title, and rows of changes to a recipe with the paper's figures. Some rows
+have their clusters made by another engine, some experiments measure speed too, and rows may be pre-trained first, each
+with its own model settings. Runs that are finished are not repeated, and one that was stopped is resumed. Where several
+processes train together, the first one judges.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, fields
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from event2vec.clustering.alternatives import engine_of
+from event2vec.data.prepare import open_for_training
+from event2vec.data.sampling import Sampling
+from event2vec.data.store import EventStore
+from event2vec.devices import Compute, is_first_rank
+from event2vec.documents import read_json, read_yaml
+from event2vec.errors import Event2VecError, FileError, MissingExtra
+from event2vec.evaluation.accuracy import deviation
+from event2vec.evaluation.evaluate import Evaluation, evaluate
+from event2vec.evaluation.speed import measure_speed, seconds_of
+from event2vec.events import Events
+from event2vec.model.checkpoint import load_model
+from event2vec.model.classifier import count_parameters
+from event2vec.names import shorten, shown
+from event2vec.progress import Stage, silently
+from event2vec.studies.tables import Row, RowResult, table
+from event2vec.training.recipe import Recipe, load_recipe
+from event2vec.training.run import METRICS, is_free, read_rows, write_facts
+
+FOLDER = Path(__file__).parents[1] / "experiments"
+RESULT = "result.json"
+TIMED = 500  # test recordings, evenly spaced, on which times are measured; all, where there are no more
+FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
+
+
+@dataclass(frozen=True)
+class Experiment:
+    title: str
+    rows: tuple[Row, ...]
+    speed: bool = False  # whether throughput and latency are measured too
+    pretrain: dict[str, str] = field(default_factory=dict)  # by data set: the recipe that pre-trains each row there
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.title, str):
+            raise ValueError(f"title must be text, got {shown(self.title)}")
+        if not self.rows or len({row.name for row in self.rows}) < len(self.rows):
+            raise ValueError("rows must be one or more, each with a name of its own")
+        if not isinstance(self.pretrain, dict):
+            raise ValueError(f"pretrain must name a recipe for each data set, got {shown(self.pretrain)}")
+        for name in (*self.pretrain, *self.pretrain.values()):
+            if not isinstance(name, str):
+                raise ValueError(f"pretrain must name data sets and recipes as text, got {shown(name)}")
+
+
+def experiment_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def load_experiment(name_or_path: str) -> Experiment:
+    """An experiment of the package by its name, or any other by its file."""
+    path = Path(name_or_path)
+    path = path if path.suffix in (".yaml", ".yml") else FOLDER / f"{name_or_path}.yaml"
+    if not path.is_file():
+        known = ", ".join(experiment_names())
+        raise Event2VecError(
+            f"unknown experiment {name_or_path!r}; there are {known}, or name a file that ends in .yaml"
+        )
+    content = read_yaml(path)
+    try:
+        rows = tuple(_read_row(**row) for row in content.pop("rows"))
+        return Experiment(rows=rows, **content)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        expected = "expected title and rows of name, settings, paper"
+        raise FileError(path, f"is not an experiment: {expected} ({shorten(str(error))})") from None
+
+
+def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
+    """YAML takes 75.88 for a number; figures are kept as the paper writes them."""
+    return Row(paper={name: shorten(str(value)) for name, value in paper.items()}, **row)
+
+
+def choose_pretraining(experiment: Experiment, recipe: Recipe, named: str | None) -> Recipe | None:
+    """The recipe that pre-trains each row: the one named, or the experiment's for this data set."""
+    name = named or experiment.pretrain.get(recipe.data.dataset)
+    return load_recipe(name) if name else None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all rows of an experiment have in common."""
+
+    data: str | None
+    workers: int = 1
+    init: Path | None = None  # a network to start from
+    watcher: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives what is told how a training goes
+    stage: Stage = silently  # tells of other long work
+    pretrain: Recipe | None = None  # with this each row is pre-trained first, instead of `init`
+    device: str | None = None  # where rows are judged; None: the best that there is
+    precision: str | None = None  # and in which number type; None: on CUDA that of the training
+
+    @property
+    def source(self) -> Path | None:
+        return Path(os.path.realpath(self.data)) if self.data else None  # Path.resolve fails on links in a circle
+
+    def open(self, recipe: Recipe, row: Row) -> EventStore:
+        with self.stage(f"preparing {recipe.data.dataset}") as progress:
+            return open_for_training(
+                self.data,
+                recipe.data.dataset,
+                recipe.sampling,
+                self.workers,
+                progress,
+                clusterings=recipe.data.clusterings,
+                engine=row.engine,
+                iterations=row.iterations,
+            ).store
+
+
+def run_experiment(
+    experiment: Experiment,
+    recipe: Recipe,
+    setting: Setting,
+    folder: Path,
+    seeds: int,
+    tell: Callable[[str], None] = lambda line: None,
+) -> list[RowResult]:
+    """Train and evaluate what is missing in `folder`, row by row and seed by seed.
+
+    Where several processes train together, only the first has results.
+    """
+    recipes = [recipe.with_settings(row.settings) for row in experiment.rows]  # all, before any: one may be wrong
+    before = [
+        _pretraining(setting.pretrain, row, changed) for row, changed in zip(experiment.rows, recipes, strict=True)
+    ]
+    if any(row.engine == "faiss" for row in experiment.rows) and find_spec("faiss") is None:
+        raise MissingExtra("clustering with Faiss", "faiss")
+    results, pretrained = [], dict[str, Path]()
+    for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
+        found = []
+        for seed in range(seeds):
+            name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
+            init = setting.init
+            if first:
+                init = _pretrain(row, first.with_settings(seeded), setting, folder / "pretrained" / name, pretrained)
+            facts = _one_run(experiment, row, changed.with_settings(seeded), setting, folder / name, init)
+            if facts is not None:
+                tell(f"{row.name}, seed {seed}: {100 * facts['accuracy']:.2f} %")
+                found.append(facts)
+        if found:
+            results.append(_sum_up(row, found))
+    return results
+
+
+def _sum_up(row: Row, found: list[dict[str, Any]]) -> RowResult:
+    accuracies = tuple(facts["accuracy"] for facts in found)
+    draws = tuple(tuple(facts["accuracies"]) for facts in found)
+    seconds = float(np.mean([facts["seconds"] for facts in found]))
+    return RowResult(row, accuracies, draws, found[0]["parameters"], seconds, found[0]["timed"])
+
+
+def _pretraining(pretrain: Recipe | None, row: Row, recipe: Recipe) -> Recipe | None:
+    """The recipe that pre-trains a row: with the row's model settings, and of a network that fits."""
+    if pretrain is None:
+        return None
+    changes = {name: value for name, value in row.settings.items() if name.startswith("model.")}
+    pretrain = pretrain.with_settings(changes)
+    for name in (setting.name for setting in fields(recipe.model) if setting.name not in FREE):
+        theirs, ours = getattr(pretrain.model, name), getattr(recipe.model, name)
+        if theirs != ours:
+            raise Event2VecError(
+                f"pre-training with {pretrain.name} does not fit {row.name}: model.{name} is {theirs} there and {ours} "
+                f"in {recipe.name}. Use the same model settings in both"
+            )
+    return pretrain
+
+
+def _pretrain(row: Row, recipe: Recipe, setting: Setting, run: Path, known: dict[str, Path]) -> Path:
+    """The run that pre-trained a row; rows that are pre-trained alike share one."""
+    asked = _asked(row, recipe, setting, None)
+    run = known.setdefault(json.dumps(asked), run)
+    if _found(run, asked) is None:
+        _train(recipe, setting.open(recipe, row), setting, run, "pretrain", None, asked)
+        if is_first_rank():
+            write_facts(run / RESULT, {"seconds": _seconds(run)})
+    return run
+
+
+def _one_run(
+    experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, init: Path | None
+) -> dict[str, Any] | None:
+    """What a finished run found, or what this one finds, once it is trained; None in all processes but the first."""
+    asked = _asked(row, recipe, setting, init)
+    facts = _found(run, asked)
+    if facts is not None:
+        _check_result(row, facts, run)
+    else:
+        store = setting.open(recipe, row)
+        _train(recipe, store, setting, run, "train", init, asked)
+        if is_first_rank():
+            facts = _judge(experiment, row, recipe, setting, run, store)
+            write_facts(run / RESULT, facts)
+    return facts if is_first_rank() else None
+
+
+def _asked(row: Row, recipe: Recipe, setting: Setting, init: Path | None) -> dict[str, Any]:
+    return {
+        "recipe": recipe.to_yaml(),
+        "data": str(setting.source) if setting.data else None,
+        "init": str(init.resolve()) if init else None,
+        "clusters": f"{row.engine} {row.iterations}",
+    }
+
+
+def _note(run: Path) -> Path:
+    """Beside the run: a training begins in an empty folder."""
+    return run.with_name(f"{run.name}.asked.json")
+
+
+def _found(run: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
+    """What a finished run found; None where it is not finished."""
+    if _note(run).is_file() and read_json(_note(run)) != asked:
+        raise FileError(run, "was begun with other settings or data. Choose another --out, or remove it")
+    return read_json(run / RESULT) if (run / RESULT).is_file() else None
+
+
+def _check_result(row: Row, facts: dict[str, Any], run: Path) -> None:
+    """A result that cannot be shown in a table is damaged, whatever it lacks."""
+    try:
+        table([_sum_up(row, [facts])], "")
+    except (LookupError, TypeError, ValueError, ArithmeticError):
+        raise FileError(
+            run / RESULT, "is not what an experiment writes. Remove it, and the run is evaluated again"
+        ) from None
+
+
+def _train(
+    recipe: Recipe,
+    store: EventStore,
+    setting: Setting,
+    run: Path,
+    task: Literal["train", "pretrain"],
+    init: Path | None,
+    asked: dict[str, Any],
+) -> None:
+    from event2vec.training.train import resume_run, start_run
+
+    begun = not is_free(run)
+    if is_first_rank():
+        write_facts(_note(run), asked)
+    with setting.watcher() as watcher:
+        if begun:
+            resume_run(run, watcher)
+        else:
+            start_run(recipe, store, run, task, init, watcher, setting.source)
+
+
+def _judge(
+    experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, store: EventStore
+) -> dict[str, Any]:
+    compute = Compute.choose(setting.device, setting.precision, recipe.trainer.precision)
+    model = load_model(run).to(compute.device)
+    with setting.stage("evaluating") as progress, compute.autocast():
+        evaluation: Evaluation = evaluate(model, store.split("test"), progress=progress)
+    facts: dict[str, Any] = {"accuracy": evaluation.accuracy, "accuracies": list(evaluation.accuracies)}
+    facts |= {"parameters": count_parameters(model), "seconds": _seconds(run), "timed": {}}
+    if recipe.training.seed == 0 and (row.paper_ms is not None or experiment.speed):  # no seed changes the speed
+        raw = setting.open(recipe.with_settings({"sampling.method": "random"}), row).split("test")
+        timed = evenly_spaced(raw, TIMED)
+        facts["timed"]["timed_recordings"] = len(timed)
+        if row.paper_ms is not None:
+            facts["timed"]["clustering_ms"] = _time_clustering(row, timed, recipe.sampling)
+        if experiment.speed:
+            facts["timed"]["speed"] = measure_speed(model, timed, compute)
+    return facts
+
+
+def _seconds(run: Path) -> float:
+    return sum(epoch["seconds"] for epoch in read_rows(run / METRICS))
+
+
+def evenly_spaced(store: EventStore, most: int) -> list[Events]:
+    """At most this many recordings of a store, from its first to its last; those without events are left out."""
+    filled = np.flatnonzero(store.lengths)
+    places = np.linspace(0, len(filled) - 1, min(len(filled), most)).round().astype(int)
+    return [store[int(index)][0] for index in filled[places]]
+
+
+def _time_clustering(row: Row, recordings: list[Events], sampling: Sampling) -> tuple[float, float]:
+    """Mean and deviation over recordings, in milliseconds."""
+    engine, length = partial(engine_of(row.engine, sampling.seeding), iterations=row.iterations), sampling.length
+    engine(recordings[0], length)  # the first call loads the code
+    taken = [1e3 * seconds_of(partial(engine, events, length)) for events in recordings]
+    return float(np.mean(taken)), deviation(taken)

@@ -1,0 +1,134 @@
+"""Tables as the paper has them: our figures with both deviations, the paper's beside them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from event2vec.atomic import whole_file
+from event2vec.clustering.alternatives import ENGINES
+from event2vec.evaluation.accuracy import Repeated, deviation
+from event2vec.names import UNPRINTABLE, shown
+from event2vec.training.run import write_facts, write_rows
+
+NOTE = (
+    "± over seeds: between trainings. ± over draws: between ten draws of the events of one network, which is what ± is "
+    "in the paper's figures; the mean over seeds. -: there is only one."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what is changed, and what the paper reports for it, data set by data set."""
+
+    name: str
+    settings: dict[str, Any]
+    paper: dict[str, str]
+    engine: str = "ours"  # what makes the clusters, of `ENGINES`
+    iterations: int = 20  # of that engine
+    paper_ms: str | None = None  # for clustering one recording
+
+    def __post_init__(self) -> None:
+        # The name becomes that of a folder.
+        if not isinstance(self.name, str) or not self.name or "/" in self.name or UNPRINTABLE.search(self.name):
+            raise ValueError(f"name must be text without a slash, got {shown(self.name)}")
+        if not isinstance(self.settings, dict):
+            raise ValueError(f"settings must be given by their names, got {shown(self.settings)}")
+        if self.engine not in ENGINES:
+            raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {shown(self.engine)}")
+        if not isinstance(self.iterations, int) or not 1 <= self.iterations <= 10_000:
+            raise ValueError(f"iterations must be from 1 to 10,000, got {shown(self.iterations)}")
+
+
+@dataclass(frozen=True)
+class RowResult(Repeated):
+    """What the seeds of a row came to."""
+
+    row: Row
+    accuracies: tuple[float, ...]  # one for each seed, the mean over its draws
+    draws: tuple[tuple[float, ...], ...]  # for each seed, one for each draw of the events
+    parameters: int
+    seconds: float  # of training one seed, on average
+    timed: dict[str, Any]  # what was measured beside, in numbers
+
+    @property
+    def std_over_draws(self) -> float | None:
+        """Of one network, the mean over seeds; None where every draw is the same."""
+        return float(np.mean([deviation(each) for each in self.draws])) if len(self.draws[0]) > 1 else None
+
+    @property
+    def std_over_seeds(self) -> float | None:
+        return self.accuracy_std if len(self.accuracies) > 1 else None
+
+    def facts(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "name": self.row.name,
+            "settings": self.row.settings,
+            "accuracy": self.accuracy,
+            "std_over_seeds": self.std_over_seeds,
+            "std_over_draws": self.std_over_draws,
+            "accuracies": [list(each) for each in self.draws],
+            "paper": self.row.paper,
+            "parameters": self.parameters,
+            "seconds": self.seconds,
+            **self.timed,
+        }
+
+
+def _timed_columns(result: RowResult) -> dict[str, str]:
+    """Columns that only some tables have: Table 5's latency, Table 2."""
+    timed, columns = result.timed, dict[str, str]()
+    over = f"{timed.get('timed_recordings')} recordings"
+    if "clustering_ms" in timed:
+        mean, spread = timed["clustering_ms"]
+        columns = {f"clustering of {over} here (ms)": f"{mean:.2f} ± {spread:.2f}"}
+        columns["paper (ms)"] = str(result.row.paper_ms)
+    if "speed" in timed:
+        speed = timed["speed"]
+        for name in ("training", "inference"):
+            rate, spread = speed[f"{name} recordings/s"], speed[f"{name} recordings/s ±"]
+            columns[f"{name} (recordings/s)"] = f"{rate:,.1f} ± {spread:,.1f}"
+            columns[f"{name} batch"] = f"{speed[f'{name} batch']:.0f}"
+        for name in ("preparing", "forward", "total"):
+            columns[f"{name} of {over} (ms)"] = f"{speed[f'{name} ms']:.2f} ± {speed[f'{name} ms ±']:.2f}"
+        columns["GPU memory (MB)"] = f"{speed['GPU memory MB']:,.0f}" if "GPU memory MB" in speed else "-"
+    return columns
+
+
+def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
+    """The paper's form: a row for each change, our figure and the paper's with the data set of each."""
+    return [
+        {
+            "": result.row.name,
+            f"accuracy on {ours} (%)": f"{100 * result.accuracy:.2f}",
+            "± over seeds": _spread(result.std_over_seeds),
+            "± over draws": _spread(result.std_over_draws),
+            **{f"paper, {name} (%)": figure for name, figure in result.row.paper.items()},
+            **_timed_columns(result),
+            "parameters": f"{result.parameters:,}",
+            "seconds a run": f"{result.seconds:.0f}",
+        }
+        for result in results
+    ]
+
+
+def _spread(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.2f}"
+
+
+def write_table(results: list[RowResult], ours: str, title: str, path: Path) -> None:
+    """As CSV, as Markdown, and as JSON with all figures in full."""
+    rows = table(results, ours)
+    write_rows(path.with_suffix(".csv"), rows)
+    write_facts(path.with_suffix(".json"), {"title": title, "data": ours, "rows": [each.facts() for each in results]})
+    lines = [f"# {title}", "", *markdown(rows), "", NOTE, ""]
+    with whole_file(path.with_suffix(".md")) as temporary:
+        temporary.write_text("\n".join(lines), "utf-8")
+
+
+def markdown(rows: list[dict[str, str]]) -> list[str]:
+    heads = list(rows[0])
+    lines = [f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    return lines + [f"| {' | '.join(row.values())} |" for row in rows]

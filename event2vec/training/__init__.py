@@ -1,0 +1,1 @@
+"""Recipes, objectives, runs, and Lightning."""
