@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from event2vec.sensor import Sensor
+from event2vec.sensor import Sensor, SensorLike
 
 COLUMNS = ("x", "y", "t", "p", "rho")
 
@@ -27,17 +28,34 @@ class Events:
     sensor: Sensor
 
     @classmethod
-    def from_arrays(cls, x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any = None) -> "Events":
+    def from_arrays(cls, x: Any, y: Any, t: Any, p: Any, *, sensor: SensorLike, rho: Any = None) -> "Events":
         """Check columns from outside, put them in time order and start the clock at zero.
 
         Takes tensors, arrays or lists. `t` is in whole microseconds; `p` is bool, 0/1 or -1/1.
         """
         # Copied, because what is checked once must not change with the caller's memory.
         x, y, t, p, rho = (None if column is None else as_tensor(column).clone() for column in (x, y, t, p, rho))
-        return arrange_events(x, y, t, p, sensor=sensor, rho=rho)[0]
+        return arrange_events(x, y, t, p, sensor=Sensor.of(sensor), rho=rho)[0]
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def __getitem__(self, rows: slice) -> "Events":
+        """Events by their position: `events[:100]`, `events[::2]`. By time: `between`."""
+        return self.select(rows)
+
+    def __repr__(self) -> str:
+        count = f"{len(self):,} event{'' if len(self) == 1 else 's'}"
+        return f"Events({count}, {self.duration / 1e3:,.0f} ms, {self.sensor})"
+
+    def numpy(self) -> NDArray[Any]:
+        """One structured array with the fields x, y, t, p and rho."""
+        columns = [getattr(self, name).cpu().numpy() for name in COLUMNS]
+        kinds = [(name, column.dtype) for name, column in zip(COLUMNS, columns, strict=True)]
+        table = np.empty(len(self), kinds)
+        for name, column in zip(COLUMNS, columns, strict=True):
+            table[name] = column
+        return table
 
     @property
     def duration(self) -> int:
@@ -60,8 +78,9 @@ class Events:
         part = self.select(slice(first, max(first, last)))
         return replace(part, t=_from_zero(part.t))
 
-    def on_sensor(self, sensor: Sensor) -> "Events":
+    def on_sensor(self, sensor: SensorLike) -> "Events":
         """The same picture on another pixel grid, corners to corners; coordinates become fractions."""
+        sensor = Sensor.of(sensor)
         if sensor == self.sensor:
             return self
         x = self.x * ((sensor.width - 1) / max(self.sensor.width - 1, 1))

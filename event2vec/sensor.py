@@ -24,6 +24,13 @@ class Sensor:
             object.__setattr__(self, name, side)
 
     @classmethod
+    def of(cls, size: "SensorLike") -> "Sensor":
+        """A sensor as people give it: itself, (346, 260) or "346x260"."""
+        if isinstance(size, Sensor):
+            return size
+        return cls.parse(size) if isinstance(size, str) else cls(*size)
+
+    @classmethod
     def parse(cls, text: str) -> "Sensor":
         """Read a size as people write it: 346x260."""
         sides = re.fullmatch(r"([0-9]{1,9})x([0-9]{1,9})", text.lower().replace(" ", ""))
@@ -43,3 +50,6 @@ class Sensor:
 
     def __str__(self) -> str:
         return f"{self.width}x{self.height}"
+
+
+SensorLike = Sensor | tuple[int, int] | str  # what `Sensor.of` takes

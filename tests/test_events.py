@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from event2vec import EventBatch, Events, Sensor
+from event2vec import EventBatch, Events, Sensor, read_events
 
 SENSOR = Sensor(8, 6)
 
@@ -135,7 +135,7 @@ def test_a_batch_moves_between_devices(make_events):
 
 COMPILED = """
 import torch
-from event2vec import EventBatch, Events, Sensor
+from event2vec import EventBatch, Events, Sensor, read_events
 events = Events.from_arrays([1, 2, 3], [1, 2, 3], [0, 5, 9], [1, 0, 1], sensor=Sensor(5, 5))
 batch = EventBatch.pad([events, events])
 keep = torch.compile(lambda batch: batch.keep(batch.p).x.sum(), fullgraph=True, backend="eager")
@@ -153,3 +153,21 @@ def test_a_batch_of_two_sensors_or_none_is_refused(make_events):
         EventBatch.pad([])
     with pytest.raises(ValueError, match="one sensor, got 34x30, 8x6"):
         EventBatch.pad([make_events(2), replace(build(), sensor=SENSOR)])
+
+
+def test_events_are_cut_shown_and_handed_to_numpy(make_events):
+    events = make_events(40)
+    assert_same(events[10:30:2], events.select(slice(10, 30, 2)))
+    assert repr(Events.from_arrays([1], [2], [5], [1], sensor=(34, 30))) == "Events(1 event, 0 ms, 34x30)"
+    table = events.numpy()
+    assert table.dtype.names == ("x", "y", "t", "p", "rho")
+    np.testing.assert_array_equal(table["t"], events.t.numpy())
+    np.testing.assert_array_equal(table["p"], events.p.numpy())
+
+
+@pytest.mark.parametrize("size", [Sensor(34, 30), (34, 30), "34x30"])
+def test_a_sensor_is_understood_as_people_give_it(size, tmp_path):
+    events = Events.from_arrays([1], [2], [5], [1], sensor=size)
+    assert events.sensor == Sensor(34, 30)
+    (tmp_path / "a.txt").write_text("5 1 2 1\n")
+    assert read_events(tmp_path / "a.txt", sensor=size).sensor == Sensor(34, 30)

@@ -9,7 +9,17 @@ import pytest
 import torch
 from conftest import SMALL, randomise
 
-from event2vec import Event2VecError, EventBatch, ModelConfig, Sampling, Sensor, build_model
+from event2vec import (
+    Event2VecError,
+    EventBatch,
+    ModelConfig,
+    Sampling,
+    Sensor,
+    build_model,
+    sample_uniform,
+    write_events,
+)
+from event2vec.data.seeding import seeded
 from event2vec.model.classifier import TensorClassifier, count_parameters
 from event2vec.model.masked import MaskedEventModel, build_masked_model
 
@@ -154,11 +164,49 @@ def test_predict_answers_for_any_recording(make_events):
     assert answer.name == "abc"[answer.label]
     assert answer.scores.sum().item() == pytest.approx(1)
     assert torch.equal(model.predict(make_events(500)).scores, answer.scores), "the same draw each time"
-    other = model.predict(make_events(500), torch.Generator().manual_seed(9))
-    assert not torch.equal(other.scores, answer.scores)
-    assert model.predict(make_events(500, sensor=Sensor(640, 480))).scores.isfinite().all()
-    with pytest.raises(Event2VecError, match="without events"):
+    assert (answer.events, answer.scaled_from) == (500, None)
+    large = model.predict(make_events(500, sensor=Sensor(640, 480)))
+    assert large.scores.isfinite().all()
+    assert large.scaled_from == Sensor(640, 480)
+    with pytest.raises(Event2VecError, match="holds no events"):
         model.predict(make_events(0))
+
+
+def test_many_recordings_and_files_are_answered_as_each_alone(make_events, tmp_path):
+    model = randomise(build_model(TINY, sampling=Sampling(length=64)))
+    recordings = [make_events(100 + 90 * number, seed=number) for number in range(5)]
+    alone = [model.predict(events) for events in recordings]
+    for batch in (1, 2, 32):
+        for one, other in zip(model.predict(recordings, batch=batch), alone, strict=True):
+            assert one.label == other.label
+            torch.testing.assert_close(one.scores, other.scores, atol=1e-6, rtol=0)
+    write_events(tmp_path / "a.npz", recordings[3])
+    assert torch.equal(model.predict(str(tmp_path / "a.npz")).scores, alone[3].scores)
+    (listed,) = model.predict([tmp_path / "a.npz"])
+    assert torch.equal(listed.scores, alone[3].scores)
+    assert model.predict([]) == []
+    with pytest.raises(Event2VecError, match="vote and batch must be at least 1, got 0 and 32"):
+        model.predict(recordings, vote=0)
+
+
+def test_votes_are_means_over_draws(make_events):
+    model = randomise(build_model(TINY, sampling=Sampling(length=64)))
+    events = make_events(500)
+    batches = [EventBatch.pad([sample_uniform(events, 64, seeded(0, draw, 0))]) for draw in range(3)]
+    expected = torch.stack([model(batch).softmax(dim=-1)[0] for batch in batches]).mean(dim=0)
+    torch.testing.assert_close(model.predict(events, vote=3).scores, expected, atol=1e-6, rtol=0)
+    clusters = randomise(build_model(TINY, sampling=Sampling(method="clusters", length=32)))
+    assert torch.equal(clusters.predict(events, vote=3).scores, clusters.predict(events).scores), "one draw is all"
+
+
+def test_every_event_has_a_vector_and_a_recording_has_one(make_events):
+    model = randomise(build_model(TINY, class_names=["a", "b", "c"], sampling=Sampling(length=64)))
+    events = make_events(500, sensor=Sensor(640, 480))
+    vectors = model.embed_events(events)
+    assert vectors.shape == (500, TINY.dim)
+    torch.testing.assert_close(vectors, model.embed(EventBatch.pad([events.on_sensor(TINY.sensor)]))[0])
+    scores = model.head.linear(model.features(events)).softmax(dim=-1)
+    torch.testing.assert_close(scores, model.predict(events).scores, atol=1e-6, rtol=0)
 
 
 def test_clusters_are_made_where_the_network_reads_clusters(make_events):

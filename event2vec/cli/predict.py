@@ -13,7 +13,6 @@ from event2vec.cli.options import add_json_option, add_reading_options, reading_
 from event2vec.cli.printing import print_table, say
 
 if TYPE_CHECKING:
-    from event2vec.events import Events
     from event2vec.model.classifier import Classifier, Prediction
 
 SHOWN = 3  # best answers in the table; JSON has all
@@ -35,9 +34,6 @@ def run(options: Namespace) -> int:
     if options.vote < 1:
         raise Event2VecError(f"--vote must be at least 1, got {options.vote}")
     model = load_model(options.run)
-    rows = 2 * model.config.sensor.width * model.config.sensor.height
-    if model.sampling.method == "random" and len(options.files) * options.vote * model.sampling.length > rows:
-        model = model.with_table()  # more events will be read than it has rows
     settings = reading_options(options)
     answers: list[dict[str, Any]] = []
     for file in options.files:
@@ -45,7 +41,7 @@ def run(options: Namespace) -> int:
             events = read_events(file, **settings)
             if len(events) == 0:
                 raise FileError(file, "holds no events, so there is nothing to classify")
-            answers.append({"file": str(file), **answer(model, events, options.vote)})
+            answers.append({"file": str(file), **_facts(model, model.predict(events, vote=options.vote))})
         except Event2VecError as error:
             answers.append({"file": str(file), "error": str(error)})
     good = [row for row in answers if "error" not in row]
@@ -62,21 +58,15 @@ def run(options: Namespace) -> int:
     return 0 if len(good) == len(answers) else 2
 
 
-def answer(model: "Classifier", events: "Events", vote: int = 1) -> dict[str, Any]:
-    """The answer for one recording, the best class first."""
-    import torch
-
-    from event2vec.data.seeding import seeded
-
-    predictions: list[Prediction] = [model.predict(events, seeded(0, draw, 0)) for draw in range(vote)]
-    scores = torch.stack([prediction.scores for prediction in predictions]).mean(dim=0)
-    order = scores.argsort(descending=True).tolist()
+def _facts(model: "Classifier", answer: "Prediction") -> dict[str, Any]:
+    """For JSON and the table, the best class first."""
+    order = answer.scores.argsort(descending=True).tolist()
     return {
-        "label": order[0],
-        "name": model.class_names[order[0]],
-        "scores": {model.class_names[label]: float(scores[label]) for label in order},
-        "events": len(events),
-        "scaled_from": str(events.sensor) if events.sensor != model.config.sensor else None,
+        "label": answer.label,
+        "name": answer.name,
+        "scores": {model.class_names[label]: float(answer.scores[label]) for label in order},
+        "events": answer.events,
+        "scaled_from": str(answer.scaled_from) if answer.scaled_from else None,
     }
 
 

@@ -19,7 +19,7 @@ from event2vec.documents import read_json
 from event2vec.errors import FileError
 from event2vec.events import COLUMNS, Events
 from event2vec.names import check_class_names, shorten, shown
-from event2vec.sensor import Sensor
+from event2vec.sensor import Sensor, SensorLike
 
 VERSION = 1
 DESCRIPTION = "store.json"
@@ -77,13 +77,13 @@ class EventStore:
         folder: str | Path,
         recordings: Iterable[tuple[Events, int]],
         *,
-        sensor: Sensor,
+        sensor: SensorLike,
         classes: Sequence[str],
         splits: Sequence[str] | None = None,
         sources: Sequence[str] | None = None,
     ) -> "EventStore":
         """Write recordings into a new folder, which appears when all of it is there."""
-        with StoreWriter(folder, sensor=sensor, classes=classes) as writer:
+        with StoreWriter(folder, sensor=Sensor.of(sensor), classes=classes) as writer:
             for index, (events, label) in enumerate(recordings):
                 split = splits[index] if splits is not None else "train"
                 writer.append(events, label, split, sources[index] if sources is not None else str(index))
@@ -91,6 +91,10 @@ class EventStore:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __repr__(self) -> str:
+        splits = ", ".join(f"{self.splits.count(name):,} {name}" for name in dict.fromkeys(self.splits))
+        return f"EventStore({splits or 'no recordings'}, {len(self.classes)} classes, {self.sensor}, {self.folder})"
 
     def __getitem__(self, index: int) -> tuple[Events, int]:
         row = self._row(index)

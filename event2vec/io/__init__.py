@@ -10,7 +10,7 @@ from event2vec.events import Events
 from event2vec.io import aedat, arrays, atis, es, hdf5, native, prophesee, text
 from event2vec.io.recording import Decoded, Recording, check
 from event2vec.names import excerpt
-from event2vec.sensor import Sensor
+from event2vec.sensor import Sensor, SensorLike
 
 __all__ = ["Recording", "read_events", "read_recording", "write_events"]
 
@@ -68,13 +68,14 @@ LIMITS = {
 
 
 def read_events(
-    path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
+    path: str | Path, *, sensor: SensorLike | None = None, columns: str | None = None, time_unit: str | None = None
 ) -> Events:
     """The events of a recording in any format, with a warning where something had to be left out.
 
     `sensor` overrides what the file says; `columns` and `time_unit` do so for formats that leave them open.
     """
-    recording = read_recording(path, sensor=sensor, columns=columns, time_unit=time_unit)
+    size = None if sensor is None else Sensor.of(sensor)
+    recording = read_recording(path, sensor=size, columns=columns, time_unit=time_unit)
     for warning in recording.warnings:
         warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=2)
     return recording.events
