@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from event2vec.clustering import cluster_batch as cluster_batch
     from event2vec.clustering import cluster_events as cluster_events
+    from event2vec.data.batches import collate as collate
     from event2vec.data.datasets import open_dataset as open_dataset
     from event2vec.data.sampling import Sampling as Sampling
     from event2vec.data.sampling import sample_uniform as sample_uniform
@@ -66,6 +67,7 @@ _HOMES = {
     "sample_uniform": "data.sampling",
     "EventStore": "data.store",
     "open_dataset": "data.datasets",
+    "collate": "data.batches",
     "forgetting_attention": "model.attention",
     "ModelConfig": "model.config",
     "Classifier": "model.classifier",

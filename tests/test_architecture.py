@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,6 +133,13 @@ def test_every_file_says_what_it_does_in_its_first_line():
 
 def test_no_file_is_a_drawer():
     assert not [path for path in SOURCES if path.stem in ("utils", "common", "helpers", "misc")]
+
+
+def test_a_clone_beside_a_script_does_not_shadow_the_package(tmp_path):
+    (tmp_path / "event2vec").symlink_to(ROOT)
+    (tmp_path / "script.py").write_text("import event2vec\nprint(event2vec.Sensor(3, 4))\n")
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "3x4\n", done.stderr
 
 
 def test_versions_agree():

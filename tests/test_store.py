@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 from conftest import assert_same
+from torch.utils.data import DataLoader
 
-from event2vec import Event2VecError, Events, EventStore, Sensor, sample_uniform
+from event2vec import Event2VecError, Events, EventStore, Sensor, collate, sample_uniform
 from event2vec.data.store import StoreWriter
 
 NUMPY = b"\x93NUMPY\x01\x00\x28\x23"  # and a header of 9,000 bytes
@@ -260,3 +261,13 @@ def test_a_folder_that_is_no_store_is_named(tmp_path):
         EventStore.open(tmp_path)
     with pytest.raises(Event2VecError, match="is not a folder"):
         EventStore.open(tmp_path / "missing")
+
+
+def test_a_store_is_shown_in_a_line_and_read_by_a_data_loader(make_events, tmp_path):
+    recordings = [(make_events(10 + number, seed=number), number % 2) for number in range(4)]
+    splits = ["train", "train", "train", "test"]
+    store = EventStore.create(tmp_path / "store", recordings, sensor=(34, 30), classes=["a", "b"], splits=splits)
+    assert repr(store) == f"EventStore(3 train, 1 test, 2 classes, 34x30, {tmp_path / 'store'})"
+    (batch, labels), *_ = DataLoader(store, batch_size=4, collate_fn=collate)
+    assert labels.tolist() == [0, 1, 0, 1]
+    assert batch.valid.sum(dim=1).tolist() == [10, 11, 12, 13]

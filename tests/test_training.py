@@ -13,7 +13,7 @@ from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, EventStore, ModelConfig, Recipe, Sampling, load_model
 from event2vec.atomic import SUFFIX
-from event2vec.data.batches import Recordings, collate
+from event2vec.data.batches import Recordings, collate_indexed
 from event2vec.errors import DiskFull
 from event2vec.model.checkpoint import load_any_model
 from event2vec.model.classifier import build_model
@@ -56,7 +56,7 @@ def whole(store, tmp_path_factory):
 def evaluate_directly(model, store):
     """Accuracy on the draws that training tests on."""
     recordings = Recordings((store,), model.sampling, seed=0)
-    batch, labels, _ = collate([recordings[0, index] for index in range(len(store))])
+    batch, labels, _ = collate_indexed([recordings[0, index] for index in range(len(store))])
     return (model(batch).argmax(dim=1) == labels).float().mean().item()
 
 
@@ -436,7 +436,7 @@ def test_a_recording_is_drawn_by_its_round_and_index(store):
     one, again, other = recordings[0, 5], recordings[0, 5], recordings[1, 5]
     assert torch.equal(one[0].t, again[0].t)
     assert not torch.equal(one[0].t, other[0].t)
-    batch, labels, indices = collate([one, recordings[0, 7]])
+    batch, labels, indices = collate_indexed([one, recordings[0, 7]])
     assert batch.valid.shape == (2, 16)
     assert (labels.tolist(), indices) == ([2, 1], [5, 7])
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -37,6 +38,15 @@ class Recordings(Dataset[tuple[Events, int, int]]):
         return self.sampling.shorten(events, generator), label, index
 
 
-def collate(items: list[tuple[Events, int, int]]) -> Batch:
-    recordings, labels, indices = zip(*items, strict=True)
-    return EventBatch.pad(recordings), torch.tensor(labels), list(indices)
+def collate(items: Sequence[tuple[Events, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
+    """Recordings with labels as one batch.
+
+    DataLoader(store, batch_size=32, collate_fn=collate)
+    """
+    recordings, labels = zip(*items, strict=True)
+    return EventBatch.pad(recordings), torch.tensor(labels)
+
+
+def collate_indexed(items: Sequence[tuple[Events, int, int]]) -> Batch:
+    """The same with the index of each recording."""
+    return *collate([item[:2] for item in items]), [index for _, _, index in items]

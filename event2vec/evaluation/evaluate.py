@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from event2vec.data.batches import Recordings, collate
+from event2vec.data.batches import Recordings, collate_indexed
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
@@ -122,7 +122,7 @@ def classify_store(
     scores = []
     for start in range(0, len(store), batch):
         rows = range(start, min(start + batch, len(store)))
-        events, _, _ = collate([recordings[draw, index] for index in rows])
+        events, _, _ = collate_indexed([recordings[draw, index] for index in rows])
         scores.append(model(events.to(device)).cpu().double().softmax(dim=-1).numpy())
         progress(rows.stop, len(store))
     return np.concatenate(scores)

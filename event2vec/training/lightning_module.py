@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from event2vec.atomic import whole_file
 from event2vec.cpu import flush_denormals
-from event2vec.data.batches import STEPS, Batch, Recordings, collate
+from event2vec.data.batches import STEPS, Batch, Recordings, collate_indexed
 from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
@@ -76,7 +76,7 @@ class TrainingData(pl.LightningDataModule):
         return DataLoader(
             Recordings(sets, self.recipe.sampling, self.recipe.training.seed),
             batch_sampler=batches,
-            collate_fn=collate,
+            collate_fn=collate_indexed,
             num_workers=workers,
             worker_init_fn=end_with_parent,
             persistent_workers=workers > 0,
