@@ -29,6 +29,7 @@ from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
 from event2vec.events import Events
 from event2vec.io import Recording
 from event2vec.locks import LOCK, is_in_the_way, own
+from event2vec.sensor import LARGEST_SIDE, Sensor
 from event2vec.workers import end_with_parent
 
 LARGEST_PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
