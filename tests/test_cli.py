@@ -316,7 +316,7 @@ def test_a_class_folder_that_is_not_utf_8_is_refused_at_once(tmp_path, make_even
         write_events(tmp_path / "data" / os.fsdecode(name) / "0.npz", make_events(40))
     for command in (("prepare", "folder", "--root"), ("train", "folder", "--data")):
         _, said = in_a_process(*command, tmp_path / "data", "--out", tmp_path / "out", "--workers", "1", code=2)
-        assert r"data/bad\udcff: names a class, and cannot" in said
+        assert r"data/bad\udcff: cannot be used as a class name" in said
         assert said.endswith("Rename the folder\n")
     assert not (tmp_path / "out").exists()
 
@@ -557,7 +557,7 @@ def test_benchmark_runs_all_its_parts_and_compares_with_an_earlier_run(tmp_path,
     (tmp_path / "bad.json").write_text("[1]")
     (tmp_path / "other.json").write_text('{"model": {"of": 1}}')
     for name, message in (
-        ("bad.json", "expected a JSON object"),
+        ("bad.json", "is not a JSON object"),
         ("other.json", "is not what 'event2vec benchmark --json' writes"),
         ("no.json", "does not exist"),
     ):

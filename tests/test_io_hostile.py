@@ -70,7 +70,7 @@ class TestNamesOfFolders:
 
 
 def test_convert_on_a_full_disk_ends_with_2_and_one_line(small_disk, make_events, tmp_path):
-    write_events(tmp_path / "a.npz", make_events(1 << 18, duration=1 << 30))
+    write_events(tmp_path / "a.npz", make_events(1 << 20, duration=1 << 40))
     command = [sys.executable, "-m", "event2vec", "convert", tmp_path / "a.npz", small_disk.folder / "a.h5"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -556,6 +556,6 @@ def test_clusters_of_the_authors_have_times_from_0_to_1(tmp_path):
     path = tmp_path / "clusters.npz"
     columns = {"t": [0.0, 0.25, 1.0], "x": [0.5, 1.0, 2.0], "y": [0, 0, 0], "p": [0, 1, 1], "intensity": [3, 1, 2]}
     np.savez(path, **{name: np.array(column) for name, column in columns.items()})
-    events = read_events(path)
+    events = read_recording(path).events
     assert events.t.tolist() == [0, 250_000, 1_000_000]
     assert events.rho.tolist() == [3, 1, 2]

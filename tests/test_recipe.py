@@ -93,7 +93,7 @@ def test_files_that_are_no_recipe(tmp_path):
     with pytest.raises(Event2VecError, match="is not YAML"):
         load_recipe(tmp_path / "bad.yaml")
     (tmp_path / "code.yaml").write_text("!!python/object/apply:os.system ['true']")
-    with pytest.raises(Event2VecError, match="is not YAML"):
+    with pytest.raises(Event2VecError, match="cannot be used"):
         load_recipe(tmp_path / "code.yaml")
     with pytest.raises(Event2VecError, match=r"unknown setting model.block \(did you mean model.blocks\?\)"):
         Recipe().with_settings({"model.block": 1})

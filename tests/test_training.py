@@ -621,7 +621,7 @@ def test_a_folder_that_is_no_run_is_said(tmp_path):
     with pytest.raises(Event2VecError, match=r"is not a run: it has no run.json"):
         resume_run(tmp_path)
     for content, message in (
-        ("[1]", "expected a JSON object"),
+        ("[1]", "is not a JSON object"),
         ("[" * 100_000, "is not JSON"),
         ("{}", "is damaged"),
         ('{"task": "fly", "data": "x", "init": null}', "is damaged"),
