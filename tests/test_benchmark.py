@@ -6,10 +6,11 @@ import torch
 from conftest import SMALL, make_recording
 
 from event2vec import Event2VecError, ModelConfig, Sampling, build_model, write_events
-from event2vec.benchmark import attention, clustering, data, measure, model, reading
+from event2vec.benchmark import attention, clustering, data, model, reading
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 from event2vec.benchmark.summary import compare, summarise
 from event2vec.devices import CPU, Compute
+from event2vec.evaluation import speed
 from event2vec.evaluation.speed import largest_batch, quickest_batch
 
 
@@ -106,20 +107,20 @@ def test_networks_are_measured_against_the_limit(monkeypatch):
 
 def test_speed_is_measured_on_every_recording_with_its_deviation(monkeypatch):
     config, sampling = ModelConfig(sensor=SMALL, dim=16, hidden=16, blocks=1), Sampling(length=32)
-    prepared, shorten = [], model._shorten
+    prepared, shorten = [], speed._shorten
     monkeypatch.setattr(
-        model, "_shorten", lambda sampling, events: prepared.append(events) or shorten(sampling, events)
+        speed, "_shorten", lambda sampling, events: prepared.append(events) or shorten(sampling, events)
     )
     recordings = [make_recording(count) for count in (50, 40, 30)]
     for compute in (CPU, Compute(CPU.device, "bf16-mixed")):
-        speed = model.measure_speed(build_model(config, sampling=sampling), recordings, compute)
+        found = speed.measure_speed(build_model(config, sampling=sampling), recordings, compute)
         assert {id(events) for events in prepared} == {id(events) for events in recordings}
         for name in ("preparing ms", "forward ms", "total ms", "inference recordings/s", "training recordings/s"):
-            assert speed[name] > 0
-            assert speed[f"{name} ±"] > 0
-        assert speed["total ms"] == pytest.approx(speed["preparing ms"] + speed["forward ms"])
-        assert "GPU memory MB" not in speed, "a CPU has none"
-        assert all(int(speed[f"{name} batch"]).bit_count() == 1 for name in ("inference", "training")), "powers of 2"
+            assert found[name] > 0
+            assert found[f"{name} ±"] > 0
+        assert found["total ms"] == pytest.approx(found["preparing ms"] + found["forward ms"])
+        assert "GPU memory MB" not in found, "a CPU has none"
+        assert all(int(found[f"{name} batch"]).bit_count() == 1 for name in ("inference", "training")), "powers of 2"
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1, 1), (2, 2), (3, 3), (100, 96), (127, 96), (128, 128), (200, 192)])
@@ -169,7 +170,7 @@ def test_the_largest_batch_of_a_gpu_is_found():
 
 
 def test_the_quickest_batch_stops_where_doubling_gains_nothing(monkeypatch):
-    monkeypatch.setattr(measure, "seconds_of", lambda work: work())  # a clock that no other process disturbs
+    monkeypatch.setattr(speed, "seconds_of", lambda work: work())  # a clock that no other process disturbs
     up_to_eight = {1: 0.02, 2: 0.02, 4: 0.03, 8: 0.05, 16: 0.1, 32: 0.1}
     assert quickest_batch(int, up_to_eight.get) == 8
     assert quickest_batch(int, up_to_eight.get, limit=0) == 1, "no memory to spare"

@@ -345,7 +345,7 @@ def _run(tasks: list[_Task], workers: int, progress: Callable[[int, int], None])
 
 def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[int]:
     # Spawned, not forked: torch and eventcv run threads of their own, which a fork would leave half alive.
-    others = set(active_children())
+    others, wait = set(active_children()), True
     pool = ProcessPoolExecutor(
         min(workers, len(tasks)), get_context("spawn"), initializer=_start_worker, initargs=(tasks,)
     )
@@ -353,8 +353,9 @@ def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[int]:
         for future in as_completed([pool.submit(_work_on, number) for number in range(len(tasks))]):
             yield future.result()
     except KeyboardInterrupt:
+        wait = False  # the pool's own thread may never hear from workers that are ended
         for worker in set(active_children()) - others:
-            worker.terminate()  # parts appear whole or not at all, so nothing half-done is left
+            worker.kill()  # parts appear whole or not at all, so nothing half-done is left
         raise
     except BrokenProcessPool:
         raise Event2VecError(
@@ -362,7 +363,7 @@ def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[int]:
             "run the same command again with fewer --workers"
         ) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=wait, cancel_futures=True)
 
 
 _TASKS: list[_Task] = []  # in a worker: all there are, so that only their numbers travel
