@@ -33,7 +33,7 @@ def run(options: Namespace) -> int:
 
     if options.vote < 1:
         raise Event2VecError(f"--vote must be at least 1, got {options.vote}")
-    model = load_model(options.run)
+    model = load_model(options.run).for_reading(len(options.files) * options.vote)  # once, not for each file
     settings = reading_options(options)
     answers: list[dict[str, Any]] = []
     for file in options.files:

@@ -106,7 +106,7 @@ class Classifier(nn.Module):
             return self.predict([recordings], vote=vote, batch=batch)[0]
         if vote < 1 or batch < 1:
             raise Event2VecError(f"vote and batch must be at least 1, got {vote} and {batch}")
-        network = self._for_reading(len(recordings) * vote)
+        network = self.for_reading(len(recordings) * vote)
         answers: list[Prediction] = []
         for start in range(0, len(recordings), batch):
             answers += network._answer([_read(recording) for recording in recordings[start : start + batch]], vote)
@@ -131,8 +131,8 @@ class Classifier(nn.Module):
         scaled = events.sensor if events.sensor != self.config.sensor else None
         return Prediction(label, self.class_names[label], scores, len(events), scaled)
 
-    def _for_reading(self, draws: int) -> "Classifier":
-        """With a table of all pixels where more events will be read than it has rows."""
+    def for_reading(self, draws: int) -> "Classifier":
+        """The same network, with a table of all pixels where more events will be read than that has rows."""
         sensor, random = self.config.sensor, self.sampling.method == "random"
         worth = random and draws * self.sampling.length > 2 * sensor.width * sensor.height
         return self.with_table() if worth and not self.training else self
