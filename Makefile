@@ -1,15 +1,21 @@
-# Both commands set up all that they need: `make demo` and `make test`.
+# Each command sets up what it needs: `make demo` the package alone, all others what develops and tests it too.
 PYTHON ?= python3
 BIN := .venv/bin
+LEAN := .venv/lean
 READY := .venv/ready
+TESTS := $(BIN)/pytest -n auto --dist loadgroup
 
-.PHONY: demo test kill fuzz lint format clean
+.PHONY: demo test coverage kill fuzz sanitize lint format clean
 
-demo: $(READY)
+demo: $(LEAN)
 	$(BIN)/event2vec demo
 
 test: $(READY)
-	$(BIN)/pytest -n auto
+	$(TESTS)
+
+# The same tests, and which lines and branches of the package they never reach. CI runs this; it takes a little longer.
+coverage: $(READY)
+	$(TESTS) --cov --cov-report=term-missing:skip-covered
 
 # 200 times kill -9, in about half an hour: the same command must then end with the same bytes.
 kill: $(READY)
@@ -20,6 +26,14 @@ MINUTES ?= 5
 JOBS ?= 2
 fuzz: $(READY)
 	$(BIN)/python -m fuzz --minutes $(MINUTES) --jobs $(JOBS)
+
+# The compiled attention under the address and undefined-behaviour sanitizers, on random input.
+CC ?= cc
+sanitize:
+	mkdir -p build
+	$(CC) -g -O1 -Wall -Wextra -Werror -ffp-contract=fast -fsanitize=address,undefined -fno-sanitize-recover=all \
+		tests/sanitize_attention.c -o build/sanitize_attention -lm -lpthread
+	build/sanitize_attention 1000
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -34,9 +48,19 @@ clean:
 	rm -rf .venv build *.egg-info
 
 # Installed again only when what is to be installed has changed.
-$(READY): pyproject.toml constraints.txt event2vec/clustering/compiled_engine.c
+COMPILED := event2vec/clustering/compiled_engine.c event2vec/model/compiled_attention.c event2vec/model/compiled_attention_kernel.h event2vec/model/compiled_rows.h
+INSTALLED := pyproject.toml constraints.txt $(COMPILED)
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "event2vec needs Python 3.11 or later; name one with: make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(1)'
+endef
+
+$(LEAN): $(INSTALLED)
+	$(call install,.)
+	@touch $(LEAN)
+
+$(READY): $(INSTALLED)
+	$(call install,.[dev])
+	@touch $(LEAN) $(READY)

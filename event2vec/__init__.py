@@ -5,16 +5,20 @@ A recording flows through the rooms in order, and every file does one step of it
     errors, names           what goes wrong; names that people chose, shown safely
     sensor, events          Sensor, Events, EventBatch: the only types that travel between rooms
     atomic, locks, workers  files that appear whole or not at all; one process at a time; workers end with their parent
-    documents, settings     JSON and YAML that may hold anything; dataclasses <-> YAML, JSON and options
-    devices, cpu, progress  where networks run; what makes torch quicker on a CPU; how far long work is
+    documents, settings     JSON and YAML that may hold anything; sections of settings with their checks, without torch
+    devices, ranks, cpu     where networks run; processes that train together; what makes torch quicker on a CPU
+    progress                how far long work is
 
     io/                     file <-> Events, one file for each family of formats
     clustering/             batched K-Means++ (Alg. 1), in C and in torch; alternatives: scikit-learn and Faiss
     data/                   data sets as downloaded -> a store of columns -> the events that a network reads
     model/                  events -> tokens (Eq. 1-7) -> attention both ways (Eq. 8-10) -> class or hidden events
+    baselines/              networks that ours is compared with, trained by the same command
+    player/                 see a recording: the event player as one page, animations
     evaluation/             how good, how robust and how fast a network is; figures/: pictures of what it learnt
     training/               recipes, augmentation, objectives, runs, Lightning; the authors' checkpoints
     studies/                tables of the paper, and one page about a run
+    streaming/              live: a camera, UDP, a pipe or a recording that is played -> answers all the time
     benchmark/              speed and memory, measured against alternatives on the same machine
     cli/                    one file for each verb: parse, call, print
     recipes/, experiments/  settings in YAML
@@ -29,16 +33,24 @@ if TYPE_CHECKING:
     from event2vec.clustering import cluster_batch as cluster_batch
     from event2vec.clustering import cluster_events as cluster_events
     from event2vec.data.batches import collate as collate
+    from event2vec.data.cut import cut_recording as cut_recording
     from event2vec.data.datasets import open_dataset as open_dataset
+    from event2vec.data.prepare import prepare as prepare
     from event2vec.data.sampling import Sampling as Sampling
-    from event2vec.data.sampling import sample_uniform as sample_uniform
     from event2vec.data.store import EventStore as EventStore
+    from event2vec.data.uniform import sample_uniform as sample_uniform
+    from event2vec.data.windows import Windows as Windows
     from event2vec.errors import Event2VecError as Event2VecError
     from event2vec.errors import Event2VecWarning as Event2VecWarning
+    from event2vec.evaluation.evaluate import Evaluation as Evaluation
+    from event2vec.evaluation.evaluate import evaluate as evaluate
+    from event2vec.evaluation.timeline import Timeline as Timeline
+    from event2vec.evaluation.timeline import timeline as timeline
     from event2vec.events import EventBatch as EventBatch
     from event2vec.events import Events as Events
     from event2vec.io import read_events as read_events
     from event2vec.io import write_events as write_events
+    from event2vec.io.chunks import read_chunks as read_chunks
     from event2vec.model.attention import forgetting_attention as forgetting_attention
     from event2vec.model.checkpoint import load_model as load_model
     from event2vec.model.checkpoint import save_model as save_model
@@ -46,10 +58,18 @@ if TYPE_CHECKING:
     from event2vec.model.classifier import Prediction as Prediction
     from event2vec.model.classifier import build_model as build_model
     from event2vec.model.config import ModelConfig as ModelConfig
+    from event2vec.player import view as view
+    from event2vec.progress import Progress as Progress
     from event2vec.sensor import Sensor as Sensor
+    from event2vec.streaming import live as live
+    from event2vec.studies.report import report as report
     from event2vec.training.authors import import_checkpoint as import_checkpoint
+    from event2vec.training.folds import cross_validate as cross_validate
     from event2vec.training.recipe import Recipe as Recipe
     from event2vec.training.recipe import load_recipe as load_recipe
+    from event2vec.training.run import Run as Run
+    from event2vec.training.train import pretrain as pretrain
+    from event2vec.training.train import train as train
 
 __version__ = "0.1.0"
 
@@ -59,14 +79,19 @@ _HOMES = {
     "Sensor": "sensor",
     "Events": "events",
     "EventBatch": "events",
+    "Progress": "progress",
     "read_events": "io",
+    "read_chunks": "io.chunks",
     "write_events": "io",
     "cluster_events": "clustering",
     "cluster_batch": "clustering",
+    "Windows": "data.windows",
+    "cut_recording": "data.cut",
     "Sampling": "data.sampling",
-    "sample_uniform": "data.sampling",
+    "sample_uniform": "data.uniform",
     "EventStore": "data.store",
     "open_dataset": "data.datasets",
+    "prepare": "data.prepare",
     "collate": "data.batches",
     "forgetting_attention": "model.attention",
     "ModelConfig": "model.config",
@@ -75,9 +100,20 @@ _HOMES = {
     "build_model": "model.classifier",
     "save_model": "model.checkpoint",
     "load_model": "model.checkpoint",
+    "view": "player",
+    "Evaluation": "evaluation.evaluate",
+    "evaluate": "evaluation.evaluate",
+    "Timeline": "evaluation.timeline",
+    "timeline": "evaluation.timeline",
     "Recipe": "training.recipe",
     "load_recipe": "training.recipe",
+    "train": "training.train",
+    "pretrain": "training.train",
+    "cross_validate": "training.folds",
+    "Run": "training.run",
     "import_checkpoint": "training.authors",
+    "report": "studies.report",
+    "live": "streaming",
 }
 __all__ = list(_HOMES)  # in flow order
 

@@ -1,7 +1,7 @@
-"""Write a file or a folder whole or not at all, whatever ends the process or the machine.
+"""Atomic writes: a file or folder appears complete or not at all, even if the process or the machine dies.
 
-What is being written lies in a folder `.NAME.XXXXXXXX.writing` beside its place, locked by its writer. What a killed
-process left there is removed by the next one that writes beside it.
+Work in progress is in a folder `.NAME.XXXXXXXX.writing` next to the target, locked by its writer. What a killed
+process leaves there is removed by the next process that writes to the same parent folder.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ OURS = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(SUFFIX)}", re.DOTALL)
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path`; what was written there takes its place at the end."""
+    """Yield a temporary path; the file written there replaces `path` at the end."""
     with _beside(path) as work:
         temporary = work / path.name  # the suffix stays: some writers pick the format by it
         yield temporary
@@ -35,7 +35,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
-    """Give a temporary folder beside `path`, renamed to it at the end. `path` must not exist yet, unless replaced."""
+    """Yield a temporary folder, renamed to `path` at the end. `path` must not exist yet unless `replace` is set."""
     with _beside(path) as work:
         temporary = work / path.name
         temporary.mkdir()
@@ -48,14 +48,14 @@ def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename what is on the disk already, and wait until the new name is there too."""
+    """Rename something that is synced to disk, and wait until its new name is synced too."""
     os.replace(source, target)
     _sync(target.parent)
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what killed processes left half written in this folder. What a living one writes is locked, and stays."""
-    found = [work for work in folder.glob(f".*{SUFFIX}") if _is_ours(work)]
+    """Remove what killed processes left half-written in this folder. What a running one writes is locked, and stays."""
+    found = [work for work in folder.glob(f".*{SUFFIX}") if is_leftover(work)]
     if not found or not _has_locks(folder):
         return
     for work in found:
@@ -66,8 +66,8 @@ def clear_leftovers(folder: Path) -> None:
             empty(work)
 
 
-def _is_ours(work: Path) -> bool:
-    """Whether a folder with this ending is one of ours: a user may have others, which stay as they are."""
+def is_leftover(work: Path) -> bool:
+    """Whether this is a temporary folder of ours, in use or left by a kill: users may have others with this suffix."""
     if not OURS.fullmatch(work.name) or work.is_symlink() or not work.is_dir():
         return False
     try:
@@ -77,7 +77,7 @@ def _is_ours(work: Path) -> bool:
 
 
 def _name_of(work: Path) -> str:
-    """What is being written in a folder of ours."""
+    """The name of the target of one of our temporary folders."""
     match = OURS.fullmatch(work.name)
     assert match
     return match[1]
@@ -89,7 +89,7 @@ def _has_locks(folder: Path) -> bool:
 
 
 def empty(folder: Path) -> None:
-    """Remove all that is in a folder but its lock."""
+    """Remove everything in a folder except its lock."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -99,19 +99,19 @@ def empty(folder: Path) -> None:
 
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
-    """A folder beside `path` that only this process writes in, and that is gone at the end."""
+    """A temporary folder next to `path` that only this process writes to, removed at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _clear_once(path.parent.absolute())
     with ExitStack() as cleanup:
         work = _take_place(path, cleanup)
         cleanup.callback(_empty_as_far_as_possible, work)
-        with naming_a_full_disk(path):  # inside: afterwards there is room again
+        with naming_a_full_disk(path):  # inside: cleaning up frees space again
             yield work
 
 
 @cache
 def _clear_once(folder: Path) -> None:
-    """At a process's first write there: looking through a large folder for each of its files would take long."""
+    """Only at a process's first write to a folder: scanning a large one for every file would be slow."""
     clear_leftovers(folder)
 
 
@@ -119,7 +119,7 @@ def _take_place(path: Path, cleanup: ExitStack) -> Path:
     work = path.with_name(f".{path.name}.{secrets.token_hex(4)}{SUFFIX}")
     try:
         cleanup.enter_context(own(work))
-    except Busy:  # another process takes it for a leftover at this moment
+    except Busy:  # another process is clearing it as a leftover right now
         return _take_place(path, cleanup)
     return work
 
@@ -130,8 +130,8 @@ def _empty_as_far_as_possible(folder: Path) -> None:
 
 
 def _settle(path: Path, work: Path) -> None:
-    """Wait until all of it is on the disk, with the permissions that the umask gives: some writers set their own."""
-    mode = stat.S_IMODE((work / LOCK).stat().st_mode)  # asking for the umask would change it for other threads
+    """Sync everything to disk, with the permissions of the umask: some writers set their own."""
+    mode = stat.S_IMODE((work / LOCK).stat().st_mode)  # reading the umask would change it for other threads
     for part in [*path.rglob("*"), path]:
         if part.is_file() and stat.S_IMODE(part.stat().st_mode) != mode:
             part.chmod(mode)
@@ -147,7 +147,7 @@ def _sync(path: Path) -> None:
 
 
 def _replace(source: Path, target: Path, old: Path) -> None:
-    """Put one folder in the place of another, in one step where the system can."""
+    """Replace one folder with another, in one step if the system supports it."""
     if not _exchange(source, target):
         os.rename(target, old)
         try:

@@ -1,21 +1,21 @@
-"""Settings that make torch quicker on a CPU and change no result that can be seen."""
+"""Settings that make torch faster on a CPU without visibly changing results."""
 
 import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-KEEP_BYTES = 2**30  # memory that is free again stays with the process up to here
-LARGEST_KEPT = 2**25  # the most that glibc lets us ask for
-PARALLEL = 2**20  # numbers that torch spreads over its threads
+KEEP_BYTES = 2**30  # freed memory up to this size stays with the process
+LARGEST_KEPT = 2**25  # the largest value that glibc accepts
+PARALLEL = 2**20  # elements; enough for torch to use all its threads
 
 
 def tune_cpu() -> None:
-    """Call before torch's first parallel operation: its threads take their settings over when they start.
+    """Call before torch's first parallel operation: its threads inherit these settings when they start.
 
-    Freed memory is kept: tensors of a few megabytes come and go all the time, and pages fresh from the system must
-    each be cleared on first touch. Torch's own threads flush denormals; the thread that calls does not, because
-    that would change the arithmetic of every other library (SciPy's k-d tree crashes).
+    Freed memory is kept: tensors of a few megabytes come and go all the time, and the system must clear each new
+    page on first touch. Torch's own threads flush denormals; the calling thread does not, because that would change
+    the arithmetic of every other library (SciPy's k-d tree crashes).
     """
     import torch
 
@@ -30,8 +30,10 @@ def tune_cpu() -> None:
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Numbers below 1e-38 become 0 in this thread: long rows forget that far, and some CPUs handle such numbers
-    many times slower, above all in gradients. For torch's work alone: keep other libraries out of the block.
+    """Treat numbers below 1e-38 as 0 in this thread; some CPUs handle them many times slower.
+
+    They come from forgetting over long rows, above all in gradients. Run only torch code inside: other libraries
+    need denormals.
     """
     import torch
 

@@ -1,25 +1,55 @@
-"""JSON and YAML from files that may hold anything: what was written by us or by a person, or one short error."""
+"""JSON and YAML from untrusted files: valid content, or one short error."""
 
 import json
 import math
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecError, FileError
-from event2vec.names import shorten, shown
+from event2vec.names import nearest, shorten, shown
 
-LARGEST_JSON = 2**24  # bytes; the description of a store may have more
-LARGEST_YAML = 2**16  # a recipe has two thousand
-DEEPEST = 20  # sections within each other
+LARGEST_JSON = 2**24  # bytes; the description of a store may be larger
+LARGEST_YAML = 2**16  # bytes; a recipe has about 2,000
+DEEPEST = 20  # levels of nested sections
 LONGEST_NUMBER = 40  # characters
 DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 
 
+@dataclass(frozen=True)
+class Shelf:
+    """YAML files of one kind: the package's own are found by name, others by path."""
+
+    kind: str  # the folder has the same name in the plural
+
+    @property
+    def folder(self) -> Path:
+        return Path(__file__).parent / f"{self.kind}s"
+
+    def names(self) -> list[str]:
+        return sorted(path.stem for path in self.folder.glob("*.yaml"))
+
+    def find(self, name_or_path: str | Path) -> Path:
+        path = Path(name_or_path)
+        if path.suffix in (".yaml", ".yml"):
+            return path
+        name, known = str(name_or_path), self.names()
+        if name not in known:
+            there_are = f"expected {', '.join(known)}, or a file that ends in .yaml"
+            raise Event2VecError(f"unknown {self.kind} {shown(name)}{nearest(name, known)}; {there_are}")
+        return self.folder / f"{name}.yaml"
+
+
+RECIPES, EXPERIMENTS = Shelf("recipe"), Shelf("experiment")
+
+
 def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
-    """The facts that a file of ours holds by name."""
+    """The JSON object in a file."""
     text = read_text(path, largest)
     try:
         facts = json.loads(
@@ -34,8 +64,14 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     return facts
 
 
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write a JSON object atomically."""
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", "utf-8")
+
+
 def read_yaml(path: Path) -> Any:
-    """What a person wrote into a file of settings."""
+    """Settings from a YAML file that a person wrote."""
     text = read_text(path, LARGEST_YAML)
     try:
         return parse_yaml(text)
@@ -44,7 +80,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Settings as YAML, without what they do not need: tags, dates, aliases, names that are given twice."""
+    """Settings from YAML text. Tags, aliases and duplicate names are refused; dates stay text."""
     try:
         return yaml.load(text, _Loader)
     except _Refused as error:
@@ -54,7 +90,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def read_text(path: Path, largest: int) -> str:
-    """The whole of a regular file; a pipe would block, and an endless device fill the memory."""
+    """The text of a regular file; a pipe would block, and an endless device would fill the memory."""
     try:
         if not path.is_file():
             raise FileError(path, "is not a file" if path.exists() else "does not exist")
@@ -62,7 +98,7 @@ def read_text(path: Path, largest: int) -> str:
             raise FileError(path, f"has {path.stat().st_size:,} bytes, expected at most {largest:,}")
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise FileError(path, f"is not text in UTF-8 (byte {error.start})") from None
+        raise FileError(path, f"is not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise FileError(path, f"cannot be read: {error.strerror or error}") from None
 
@@ -88,11 +124,11 @@ def _finite(text: str) -> float:
 
 
 class _Refused(yaml.YAMLError):  # type: ignore[misc]
-    """YAML that settings do not need."""
+    """A YAML feature that settings may not use."""
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
-    """Each check stands before the work that it guards: nothing is built, or printed, that is larger than the text."""
+    """Each check runs before the work it guards: nothing larger than the text is built or printed."""
 
     depth = 0
 
@@ -132,7 +168,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
 
 for _kind in ("int", "float"):
     _Loader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Loader.construct_number)
-# A date is text: settings have none, and 2024-99-99 would be an error of another kind.
+# Dates stay text: settings have none, and an invalid one such as 2024-99-99 would raise another kind of error.
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -1,4 +1,4 @@
-"""What goes wrong for a user. Each message names the file, what was found, what was expected and the remedy."""
+"""Errors that a user can cause. Each message names the file, what was found, what was expected and the remedy."""
 
 import errno
 import os
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from event2vec.names import printable
 
-ROOM = 1 << 16  # bytes; a disk with less is full
+ROOM = 1 << 16  # bytes; a disk with less free space counts as full
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Event2VecError(Exception):
-    """Anything that the user can mend: bad input, a wrong call, a missing extra."""
+    """Anything the user can fix: bad input, a wrong call, a missing extra."""
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -23,7 +23,7 @@ class FileError(Event2VecError):
     """A file or folder that cannot be used."""
 
     def __init__(self, path: str | Path, problem: str) -> None:
-        super().__init__(path, problem)  # both kept, so that the error survives a trip between processes
+        super().__init__(path, problem)  # both as arguments, so that the error can be pickled
         self.path = path
         self.problem = problem
 
@@ -32,7 +32,7 @@ class FileError(Event2VecError):
 
 
 class MissingExtra(Event2VecError):
-    """An optional package that this input needs."""
+    """An optional package is needed but not installed."""
 
     def __init__(self, purpose: str, extra: str) -> None:
         super().__init__(purpose, extra)
@@ -44,15 +44,15 @@ class MissingExtra(Event2VecError):
 
 
 class Event2VecWarning(UserWarning):
-    """Something was left out or put in order; the result can be used."""
+    """Something was skipped or repaired; the result is usable."""
 
 
 class Busy(FileError):
-    """A folder in which another process is at work."""
+    """Another process is working in this folder."""
 
 
 class DiskFull(FileError):
-    """There was no room for what was to be written."""
+    """The disk has no space left for a file."""
 
     def __init__(self, path: str | Path, problem: str = "") -> None:
         super().__init__(path, problem or "the disk is full. Free some space and run the same command again")
@@ -60,7 +60,7 @@ class DiskFull(FileError):
 
 @contextmanager
 def naming_a_full_disk(path: Path) -> Iterator[None]:
-    """Say so where writing `path` fails for want of room: libraries report that in many ways, or say only "failed"."""
+    """Raise `DiskFull` if writing `path` fails on a full disk: libraries report that in many ways, or only "failed"."""
     try:
         yield
     except Event2VecError:
@@ -72,7 +72,7 @@ def naming_a_full_disk(path: Path) -> Iterator[None]:
 
 
 def describe(error: OSError) -> str:
-    """What the system refused, without its numbers."""
+    """A system error as one line, without its number."""
     place = error.filename if error.filename is not None else ""
     if has_no_room(error):
         return str(DiskFull(place or "writing failed"))
@@ -81,11 +81,13 @@ def describe(error: OSError) -> str:
 
 def has_no_room(error: Exception) -> bool:
     number = error.errno if isinstance(error, OSError) else None
-    return number in NO_ROOM or any(os.strerror(code) in str(error) for code in NO_ROOM)  # some only quote the system
+    return number in NO_ROOM or any(
+        os.strerror(code) in str(error) for code in NO_ROOM
+    )  # some libraries only quote the system's text
 
 
 def _tells_another_cause(error: Exception) -> bool:
-    """Whether the system itself said what is wrong; a failed write alone (EIO) may be for want of room."""
+    """Whether the system named another cause; a failed write (EIO) may still mean a full disk."""
     return isinstance(error, OSError) and error.errno not in (None, errno.EIO)
 
 

@@ -1,4 +1,4 @@
-"""One process at a time in a folder, by a lock that ends with its owner however that ends."""
+"""One process at a time in a folder, by a lock that the system releases when its owner ends, even if killed."""
 
 import fcntl
 import os
@@ -12,16 +12,16 @@ from typing import TextIO
 
 from event2vec.errors import Busy, FileError, naming_a_full_disk
 
-LOCK = ".lock"  # in the folder that it locks, so that both appear, move and vanish together
-TRIES = 1000  # each is lost only where another process removes the folder between two steps of this one
+LOCK = ".lock"  # inside the folder it locks, so that both appear, move and disappear together
+TRIES = 1000  # one fails only if another process removes the folder between two of our steps
 
 
 @contextmanager
 def own(folder: Path) -> Iterator[bool]:
-    """Be the only process that works in `folder`, which is made if it is missing and goes again if it stays empty.
+    """Be the only process working in `folder`, which is created if missing and removed if it ends up empty.
 
-    Raises `Busy` where another is at work. The system takes the lock from a process that is killed; what is left of
-    the file means nothing. Gives False on a file system without locks, where nobody can be kept out.
+    Raises `Busy` if another process holds it. The system releases the lock of a killed process; the file it leaves
+    behind means nothing. Yields False on a file system without locks, where nobody can be kept out.
     """
     with naming_a_full_disk(folder):
         file, locked = _take(folder)
@@ -29,9 +29,39 @@ def own(folder: Path) -> Iterator[bool]:
         yield locked
     finally:
         (folder / LOCK).unlink(missing_ok=True)
-        file.close()  # after its name is gone: who waits for this file must not take it for the lock
+        file.close()  # after unlinking: a process that waits for this file must not mistake it for the lock
         with suppress(OSError):
             folder.rmdir()
+
+
+def is_held(folder: Path) -> bool:
+    """Whether another process is working in `folder` now; does not wait and creates nothing."""
+    return _is_locked(folder / LOCK, fcntl.LOCK_SH)
+
+
+def hold_shared(path: Path) -> int:
+    """Let other processes see that this one reads `path`, until the descriptor is closed or the process ends."""
+    descriptor = os.open(path, os.O_RDONLY)
+    with suppress(OSError):  # no locks on this file system
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return descriptor
+
+
+def is_shared(path: Path) -> bool:
+    """Whether a process is reading `path`, as announced with `hold_shared`."""
+    return _is_locked(path, fcntl.LOCK_EX)
+
+
+def _is_locked(path: Path, kind: int) -> bool:
+    """Whether a lock of this kind is refused."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:  # the file is missing, or there are no locks
+        return False
 
 
 def _take(folder: Path) -> tuple[TextIO, bool]:
@@ -42,9 +72,9 @@ def _take(folder: Path) -> tuple[TextIO, bool]:
             file = _open(folder / LOCK)
         except (FileNotFoundError, FileExistsError) as error:
             if is_in_the_way(folder):
-                raise FileError(folder, "exists and is not a folder. Move it or choose another place") from None
-            problem = f"cannot be made: {error.strerror}"
-            continue  # the folder went with its last owner
+                raise FileError(folder, "exists and is not a folder. Move it or choose another path") from None
+            problem = f"cannot be created: {error.strerror}"
+            continue  # its last owner removed the folder
         try:
             locked = _lock(file)
             if _is_named(file, folder / LOCK):
@@ -58,12 +88,12 @@ def _take(folder: Path) -> tuple[TextIO, bool]:
         except BaseException:
             file.close()
             raise
-        file.close()  # its owner removed it before the lock was ours
+        file.close()  # its owner removed it before we got the lock
     raise FileError(folder, problem)
 
 
 def is_in_the_way(path: Path) -> bool:
-    """Whether something stands there that is not a folder; one look, for a folder may come and go meanwhile."""
+    """Whether `path` exists and is not a folder. Only one look, because a folder may come and go meanwhile."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -72,9 +102,9 @@ def is_in_the_way(path: Path) -> bool:
 
 
 def _open(path: Path) -> TextIO:
-    """To write: NFS locks no other files. A link is not followed: its target is not ours to make."""
+    """Opened for writing: NFS locks no other files. Links are not followed: their targets are not ours to create."""
     if path.is_symlink() or (path.exists() and not stat.S_ISREG(path.stat().st_mode)):
-        raise FileError(path, "is in the way of a lock: it is not a file. Remove it")
+        raise FileError(path, "must be a regular file to serve as a lock. Remove it")
     return path.open("a+", encoding="utf-8")
 
 

@@ -1,12 +1,37 @@
-"""How long work tells what it is at: the command line shows it, others need not listen."""
+"""Progress of long work: one protocol, silent unless someone wants to see it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-
-Progress = Callable[[int, int], None]  # is told how many of how many are done
-Stage = Callable[[str], AbstractContextManager[Progress]]  # is told what begins, and gives what is told how it goes
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-@contextmanager
-def silently(_: str) -> Iterator[Progress]:
-    yield lambda done, total: None
+class Progress:
+    """Work is divided into stages, which may nest. This class is silent; the command line has one that prints.
+
+        train("digits", progress=event2vec.cli.progress.ShownProgress())
+
+    Override `start`, `advance`, `finish` and `say` to show it elsewhere.
+    """
+
+    def start(self, title: str, total: int | None = None) -> None:
+        """A stage begins; `total` is the amount of work, if known."""
+
+    def advance(self, done: int, note: str = "") -> None:
+        """`done` of the current stage's total is finished."""
+
+    def finish(self) -> None:
+        """The current stage ends, even if it failed."""
+
+    def say(self, line: str) -> None:
+        """A line that stays visible after its stage, such as the metrics of an epoch."""
+
+    @contextmanager
+    def stage(self, title: str, total: int | None = None) -> Iterator[None]:
+        """A stage that lasts as long as the `with` block."""
+        self.start(title, total)
+        try:
+            yield
+        finally:
+            self.finish()
+
+
+SILENT = Progress()

@@ -1,68 +1,138 @@
-"""Dataclasses of settings: built from YAML, JSON or options with every name and type checked, and written again."""
+"""Sections of settings: dataclasses built from YAML, JSON or options with every name, type and limit checked.
 
-import difflib
+Neither this module nor those that define sections import torch, so that `event2vec VERB --help` answers at once.
+"""
+
 import math
+import operator
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from event2vec.errors import Event2VecError
-from event2vec.names import shorten, shown
+from event2vec.names import nearest, shorten, shown
 from event2vec.sensor import Sensor
 
 LARGEST = 2**53  # of whole numbers: no setting needs more, and what computes with them may not hold it
+EXPECTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Sensor: "WIDTHxHEIGHT"}
+LIMITS = {
+    "least": ("at least", operator.ge),
+    "most": ("at most", operator.le),
+    "above": ("above", operator.gt),
+    "below": ("below", operator.lt),
+}
+Value = TypeVar("Value")
+Bound = int | float
 
 
-def settings_of(section: type, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every setting of a dataclass that has a value of its own, by its full name, with its explanation."""
-    explained = _explanations(section)
-    for setting in fields(section):
-        kind = _types(section)[setting.name]
-        if is_dataclass(kind) and kind is not Sensor:
-            yield from settings_of(kind, f"{prefix}{setting.name}.")  # type: ignore[arg-type]
-        else:
-            yield f"{prefix}{setting.name}", explained.get(setting.name, "")
+def setting(default: Value, explanation: str, **limits: Bound) -> Value:
+    """A field of a section: its default, what it means, and its limits: least, most, above, below."""
+    assert limits.keys() <= LIMITS.keys()
+    return field(default=default, metadata={"explanation": explanation, "limits": limits})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What every section derives from. One that is built in Python gets the same checks as one from a file."""
+
+    section: ClassVar[str] = ""
+
+    def __init_subclass__(cls, section: str = "") -> None:
+        cls.section = section
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            name = f"{self.section}.{each.name}" if self.section else each.name
+            _check(name, getattr(self, each.name), choices_of(type(self), each.name), each.metadata.get("limits", {}))
+
+
+def _check(name: str, value: Any, choices: tuple[Any, ...], limits: Mapping[str, Bound]) -> None:
+    _check_choice(name, value, choices)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value}")
+    if not all(LIMITS[limit][1](value, bound) for limit, bound in limits.items()):
+        raise ValueError(f"{name} must be {_in_words(limits)}, got {shown(value)}")
+
+
+def _check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if choices and value not in choices:
+        near = nearest(value, choices) if isinstance(value, str) else ""
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {shown(value)}{near}")
+
+
+def _in_words(limits: Mapping[str, Bound]) -> str:
+    return " and ".join(f"{LIMITS[limit][0]} {bound:g}" for limit, bound in limits.items())
 
 
 @cache
-def _explanations(section: type) -> dict[str, str]:
-    """The docstring below each field. Python does not keep them, so they are read from the source."""
-    import ast
-    import inspect
-    import textwrap
+def _types(section: Any) -> dict[str, Any]:
+    return get_type_hints(section)
 
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
-    assert isinstance(body, ast.ClassDef)
-    found = {}
-    for line, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(line, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(line.target, ast.Name)
-            found[line.target.id] = str(after.value.value)
-    return found
+
+def choices_of(section: type, name: str) -> tuple[Any, ...]:
+    """The values that a setting may have; none where they are not a list of names."""
+    kind = _types(section)[name]
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+@dataclass(frozen=True)
+class Described:
+    """A setting as help shows it."""
+
+    name: str  # in full, such as training.epochs
+    expected: str  # type or choices, and limits
+    value: str  # as YAML writes it
+    explanation: str
+
+
+def describe_settings(section: Settings, prefix: str = "") -> Iterator[Described]:
+    """Every setting that has a value of its own."""
+    kind: type = type(section)
+    for each in fields(section):
+        name, value = prefix + each.name, getattr(section, each.name)
+        if isinstance(value, Settings):
+            yield from describe_settings(value, f"{name}.")
+            continue
+        expected = " | ".join(choices_of(kind, each.name)) or _expected(_types(kind)[each.name])
+        if limits := each.metadata["limits"]:
+            expected += f", {_in_words(limits)}"
+        shown_value = str(value).lower() if isinstance(value, bool) else str(value)
+        yield Described(name, expected, shown_value, each.metadata["explanation"])
+
+
+def _kinds(kind: Any) -> tuple[type, ...]:
+    """The types that a union is of, or the one."""
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _expected(kind: Any) -> str:
+    return " or ".join(EXPECTED[each] for each in _kinds(kind))
 
 
 def build_settings(section: type, content: Any, where: str = "") -> Any:
     """A dataclass from what YAML or JSON hold, with every name and type checked."""
     if not isinstance(content, Mapping):
         raise Event2VecError(f"{where or 'the recipe'} must be settings with names, got {shown(content)}")
-    known = [setting.name for setting in fields(section)]
+    known = [each.name for each in fields(section)]
     values = {}
-    for name, value in content.items():
-        full = f"{where}.{name}" if where else str(name)
-        if name not in known:
-            accepted = f"{where or 'a recipe'} accepts {', '.join(known)}"
-            raise Event2VecError(f"unknown setting {shorten(full)}{nearest(str(name), known)}; {accepted}")
-        values[name] = _convert(_types(section)[name], value, full)
     try:
+        for name, value in content.items():
+            full = f"{where}.{name}" if where else str(name)
+            if name not in known:
+                accepted = f"{where or 'a recipe'} accepts {', '.join(known)}"
+                raise ValueError(f"unknown setting {shorten(full)}{nearest(str(name), known)}; {accepted}")
+            values[name] = _convert(_kind(section, name, value), value, full)
         return section(**values)
     except (ValueError, TypeError) as error:  # TypeError: a setting without a default is missing
         raise Event2VecError(str(error)) from None
 
 
-def _types(section: type) -> dict[str, Any]:
-    return get_type_hints(section)
+def _kind(section: type, name: str, value: Any) -> Any:
+    """The type of a setting; a field may choose the class of its section by what the section holds."""
+    (each,) = (each for each in fields(section) if each.name == name)
+    return each.metadata["choose"](value) if "choose" in each.metadata else _types(section)[name]
 
 
 def _convert(kind: Any, value: Any, name: str) -> Any:
@@ -72,28 +142,20 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
     if is_dataclass(kind):
         return build_settings(kind, value, name)  # type: ignore[arg-type]
     if get_origin(kind) is Literal:
-        choices = get_args(kind)
-        if value not in choices:
-            near = nearest(value, list(choices)) if isinstance(value, str) else ""
-            raise Event2VecError(f"{name} must be one of {', '.join(map(str, choices))}, got {shown(value)}{near}")
+        _check_choice(name, value, get_args(kind))
         return value
-    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    if kinds == (str,) and isinstance(value, int | float) and not isinstance(value, bool):
+    kinds = _kinds(kind)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kinds == (str,) and is_number:
         return str(value)  # a name such as 2024, or a precision such as 32
     if float in kinds and isinstance(value, str):
         value = _number(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        raise Event2VecError(f"{name} must be a finite number, got {value}")
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise Event2VecError(f"{name} must be at most 2^53, got {shown(value)}")
-    if float in kinds and isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(f"{name} must be at most 2^53, got {shown(value)}")
+    if float in kinds and is_number:
         return float(value)
     if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
-        expected = " or ".join(
-            {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}[kind.__name__]
-            for kind in kinds
-        )
-        raise Event2VecError(f"{name} must be {expected}, got {shown(value)}")
+        raise ValueError(f"{name} must be {_expected(kind)}, got {shown(value)}")
     return value
 
 
@@ -114,13 +176,7 @@ def _sensor(value: Any, name: str) -> Sensor:
     try:
         return Sensor.parse(shorten(value) if isinstance(value, str) else shown(value))
     except ValueError as error:
-        raise Event2VecError(f"{name}: {error}") from None
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """A hint at what was meant."""
-    near = difflib.get_close_matches(shorten(name), known, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(f"{name}: {error}") from None
 
 
 def plain_settings(value: Any) -> Any:
@@ -128,5 +184,5 @@ def plain_settings(value: Any) -> Any:
     if isinstance(value, Sensor):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {setting.name: plain_settings(getattr(value, setting.name)) for setting in fields(value)}
+        return {each.name: plain_settings(getattr(value, each.name)) for each in fields(value)}
     return value

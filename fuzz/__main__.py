@@ -2,7 +2,7 @@
 
     python -m fuzz --minutes 30 --jobs 2
     python -m fuzz --inputs 1000000 --jobs 2
-    python -m fuzz --target npz --only 123456     # one input again, with all that it says
+    python -m fuzz --target npz --only 123456     # one input again; needs the same ../shared/data
 
 Exit code 1 where anything escaped: another exception, a crash, a hang, too much memory, or a message that is long, of
 several lines or has control characters. What escaped is kept with its input, once for each place in the code.

@@ -11,9 +11,21 @@ import numpy as np
 import scipy.io
 import torch
 
-from event2vec import EventStore, ModelConfig, Sampling, Sensor, build_model, read_events, save_model, write_events
-from event2vec.studies.experiment import FOLDER as EXPERIMENTS
-from event2vec.training.recipe import FOLDER as RECIPES
+from event2vec import (
+    Events,
+    EventStore,
+    ModelConfig,
+    Sampling,
+    Sensor,
+    build_model,
+    load_recipe,
+    read_events,
+    save_model,
+    write_events,
+)
+from event2vec.documents import EXPERIMENTS, RECIPES
+from event2vec.model.trained_on import TrainedOn
+from event2vec.training.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))  # no package, so that pytest finds each file by its own name
@@ -23,6 +35,8 @@ REAL = ROOT.parent / "shared" / "data" / "recordings"
 SENSOR = Sensor(34, 30)
 NETWORK = ModelConfig(sensor=SENSOR, classes=3, dim=16, hidden=16, heads=2, blocks=1, pooling=False)
 CLASSES = ["ant", "bee", "cat"]
+SMALL = {"model.dim": 16, "model.hidden": 16, "model.heads": 2, "model.blocks": 1, "sampling.method": "random"}
+TRAINING = load_recipe("folder").with_settings(SMALL | {"training.epochs": 1, "training.batch": 2})
 
 MEASURED = {"recipe": "asl_dvs", "length": 1024, "ours ms": 12.5, "x stock": 1.5, "other": "-"}
 COMPARISON = {"attention": [MEASURED, MEASURED | {"length": 4096}], "model": [MEASURED]}
@@ -106,8 +120,9 @@ def make_store(folder: Path) -> None:
     """Whole pixels, and clusters with rho and longer times."""
     x, y, t, p = encoders.columns()
     events = read_events(encoders.write("npz", folder))
-    recordings = [(events, 0), (events, 2), (events, 1)]
-    facts = {"sensor": SENSOR, "classes": CLASSES, "splits": ["train", "test", "train 2"], "sources": ["a", "b", "a"]}
+    recordings = [(events, 0), (events, 0), (events, 2)]
+    splits, sets = ["train", "train", "test"], [0, 1, 0]
+    facts = {"sensor": SENSOR, "classes": CLASSES, "splits": splits, "sources": ["a", "a", "b"], "sets": sets}
     EventStore.create(folder / "pixels", recordings, **facts)  # type: ignore[arg-type]
     centres = type(events).from_arrays(x + 0.0, y * 0.5, (t - t[0]) << 20, p, sensor=SENSOR, rho=np.full(len(t), 2.5))
     EventStore.create(folder / "centres", [(centres, 0)], sensor=SENSOR, classes=CLASSES)
@@ -116,7 +131,9 @@ def make_store(folder: Path) -> None:
 
 def make_model(folder: Path) -> None:
     torch.manual_seed(0)
-    save_model(build_model(NETWORK, class_names=CLASSES, sampling=Sampling(length=64)), folder / "model")
+    model = build_model(NETWORK, class_names=CLASSES, sampling=Sampling(length=64))
+    model.temperature, model.trained_on = 1.5, TrainedOn(3, (0.01,) * 7, (20.0,) * 7, (2000.0,) * 7)
+    save_model(model, folder / "model")
     (folder / "model" / "README.md").unlink()  # nobody reads it back
 
 
@@ -140,6 +157,35 @@ def make_checkpoint(folder: Path) -> None:
     shapes |= {f"{norm}.{kind}": (16,) for norm in norms for kind in ("weight", "bias")}
     weights = {f"classifier.{name}": torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     torch.save({"state_dict": weights, "epoch": 1}, folder / "authors.ckpt")
+    decoder: dict[str, tuple[int, ...]] = {"mask_token": (16,)}
+    for linear, wide, narrow in ((0, 8, 16), (3, 4, 8), (6, 3, 4)):
+        decoder |= {f"heads.{linear}.weight": (wide, narrow)}
+    for norm, wide in ((1, 8), (4, 4)):
+        decoder |= {f"heads.{norm}.{kind}": (wide,) for kind in ("weight", "bias")}
+    del weights["classifier.heads.weight"], weights["classifier.heads.bias"]
+    weights |= {f"classifier.{name}": torch.randn(shape, generator=generator) for name, shape in decoder.items()}
+    torch.save({"state_dict": weights}, folder / "masked.ckpt")
+
+
+def make_state(folder: Path) -> None:
+    """The state that a training of one epoch leaves behind."""
+    run = Run.start(TRAINING, write_store(folder / "store"), folder / "run")
+    shutil.move(run.state, folder)
+    shutil.rmtree(run.folder)
+    shutil.rmtree(folder / "store")
+
+
+def write_store(folder: Path) -> EventStore:
+    x, y, t, p = encoders.columns()
+    events = Events.from_arrays(x, y, t - t[0], p, sensor=SENSOR)
+    return EventStore.create(folder, [(events, 0), (events, 1)], sensor=SENSOR, classes=CLASSES, splits=["train"] * 2)
+
+
+def make_result(folder: Path) -> None:
+    """What an experiment keeps of a run."""
+    timed = {"clustering_ms": [1.5, 0.25], "timed_recordings": 4}
+    result = {"accuracy": 0.5, "accuracies": [0.5, 0.5], "recordings": 4, "parameters": 100, "seconds": 1.5}
+    (folder / "result.json").write_text(json.dumps(result | {"timed": timed}, indent=2))
 
 
 def make_run(folder: Path) -> None:
@@ -149,16 +195,16 @@ def make_run(folder: Path) -> None:
     facts = {"task": "train", "data": "store", "source": None, "init": None, "environment": {"threads": 1}}
     (run / "run.json").write_text(json.dumps(facts, indent=2))
     (run / "metrics.csv").write_text("epoch,loss,accuracy,seconds,data_share\n0,2.5,0.1,1.5,0.01\n1,1.25,,1.5,0.01\n")
-    shutil.copy(RECIPES / "digits.yaml", run / "recipe.yaml")
+    shutil.copy(RECIPES.find("digits"), run / "recipe.yaml")
 
 
 def make_recipes(folder: Path) -> None:
-    for path in RECIPES.glob("*.yaml"):
+    for path in RECIPES.folder.glob("*.yaml"):
         shutil.copy(path, folder)
 
 
 def make_experiments(folder: Path) -> None:
-    for path in EXPERIMENTS.glob("*.yaml"):
+    for path in EXPERIMENTS.folder.glob("*.yaml"):
         shutil.copy(path, folder)
 
 

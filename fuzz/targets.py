@@ -1,27 +1,32 @@
 """What is read, how, and what must hold of it afterwards."""
 
+from argparse import Namespace
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import torch
-from jsonargparse import Namespace
 
-from event2vec import Events, EventStore, Sensor, import_checkpoint, load_model, load_recipe
-from event2vec.benchmark.summary import compare, summarise
+from event2vec import Events, EventStore, Sensor, load_model, load_recipe
+from event2vec.benchmark.measurement import Measurement
+from event2vec.benchmark.summary import compare
 from event2vec.cli import benchmark
 from event2vec.cli.options import parse_sensor, read_numbers
-from event2vec.cli.recipes import _key, read_recipe
+from event2vec.cli.recipe_options import read_recipe
 from event2vec.data.datasets import open_dataset
+from event2vec.documents import write_json
 from event2vec.errors import Event2VecError
 from event2vec.io import read_recording
 from event2vec.studies.experiment import load_experiment
+from event2vec.studies.results import RunResult
+from event2vec.studies.tables import Row, RowResult, table
+from event2vec.training.authors import import_network
 from event2vec.training.recipe import setting_names
-from event2vec.training.run import METRICS, RECIPE, raw_source, read_rows, read_run
+from event2vec.training.run import Run, RunFacts
 from fuzz import seeds
-from fuzz.seeds import NETWORK, SENSOR, Make
+from fuzz.seeds import NETWORK, SENSOR, TRAINING, Make
 
 Read = Callable[[Path, Random], Iterable[str]]  # gives what was said to the user meanwhile
 
@@ -32,7 +37,7 @@ OPTIONS: tuple[dict[str, Any], ...] = (
     {"time_unit": "s"},
     {"columns": "xytp"},
 )
-SETTINGS = {name for name, _ in setting_names()}
+SETTINGS = set(setting_names())
 
 
 class BrokenPromise(Exception):
@@ -101,17 +106,33 @@ def read_model(path: Path, random: Random) -> Iterable[str]:
 
 
 def read_checkpoint(path: Path, random: Random) -> Iterable[str]:
-    model = import_checkpoint(path, NETWORK)
+    model = import_network(path, replace(TRAINING, model=NETWORK)).model
     if not all(bool(torch.isfinite(weight).all()) for weight in model.state_dict().values()):
         raise BrokenPromise("weights that are not finite")
     return ()
 
 
+def read_state(path: Path, random: Random) -> Iterable[str]:
+    """Resume a run of which the state alone is damaged."""
+    run = Run(path.with_name("run"))
+    store = seeds.write_store(path.with_name("store"))
+    recipe = replace(TRAINING, model=replace(TRAINING.model, sensor=SENSOR, classes=len(store.classes)))
+    run.state.parent.mkdir(parents=True)
+    run.recipe_file.write_text(recipe.to_yaml())
+    write_json(run.facts_file, RunFacts(task="train", data=str(store.folder)).to_json())
+    path.rename(run.state)
+    run.resume()
+    return ()
+
+
+def read_result(path: Path, random: Random) -> Iterable[str]:
+    table([RowResult.of(Row(name="ours", settings={}, paper={}), [RunResult.read(path)])], "")
+    return ()
+
+
 def read_run_folder(path: Path, random: Random) -> Iterable[str]:
-    read_run(path)
-    load_recipe(path / RECIPE)
-    raw_source(path)
-    read_rows(path / METRICS)
+    run = Run.open(path)
+    run.facts, run.recipe, run.raw_source, run.metrics  # noqa: B018
     return ()
 
 
@@ -131,8 +152,8 @@ def read_experiment(path: Path, random: Random) -> Iterable[str]:
 def read_settings(path: Path, random: Random) -> Iterable[str]:
     """As `event2vec train digits --NAME VALUE` reads them; names are those that the parser knows."""
     given = (line.partition(" ") for line in _arguments(path))
-    values = {_key(name): value for name, _, value in given if name in SETTINGS}
-    read_recipe(Namespace(recipe="digits", **values))  # type: ignore[no-untyped-call]
+    values = {name: value for name, _, value in given if name in SETTINGS}
+    read_recipe(Namespace(recipe="digits", **values))
     return ()
 
 
@@ -152,8 +173,9 @@ def read_options(path: Path, random: Random) -> Iterable[str]:
 
 def read_comparison(path: Path, random: Random) -> Iterable[str]:
     """Against a measurement that has something in common with the seeds."""
-    now = {part: [row | {"ours ms": 10.5} for row in rows] for part, rows in seeds.COMPARISON.items()}
-    summarise({"changes": compare(benchmark._read(path), now)})
+    now = {part: [Measurement({"length": 1024}, {"ours ms": 10.5, "x stock": 2.5})] for part in seeds.COMPARISON}
+    for change in compare(benchmark._read(path), now):
+        change.row()
     return ()
 
 
@@ -188,6 +210,8 @@ TARGETS = (
     Target("store", seeds.make_store, read_store, weight=2),
     Target("model", seeds.make_model, read_model, weight=2),
     Target("checkpoint", seeds.make_checkpoint, read_checkpoint, weight=2),
+    Target("state", seeds.make_state, read_state, weight=0.05),
+    Target("result", seeds.make_result, read_result, weight=0.5),
     Target("run", seeds.make_run, read_run_folder, weight=1),
     Target("recipe", seeds.make_recipes, read_recipe_file, weight=2),
     Target("experiment", seeds.make_experiments, read_experiment, weight=0.2),

@@ -1,10 +1,12 @@
 """Fixtures that several test files share."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -24,6 +26,19 @@ def shared_data() -> Path:
     return SHARED
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real Chromium without a window; tests that need it are skipped where there is none."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
 @dataclass(frozen=True)
 class SmallDisk:
     """A disk of its own, of which little is free."""
@@ -38,7 +53,7 @@ class SmallDisk:
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     folder = tmp_path / "disk"
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
     if sys.platform != "linux" or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("a disk of its own cannot be mounted here: that is for root on Linux")
     try:
@@ -71,7 +86,10 @@ def assert_same(one: Events, other: Events) -> None:
         np.testing.assert_array_equal(getattr(one, name).numpy(), getattr(other, name).numpy(), err_msg=name)
 
 
-def randomise(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+Network = TypeVar("Network", bound=torch.nn.Module)
+
+
+def randomise(model: Network, seed: int = 0) -> Network:
     """Make every weight random: fresh biases are zero and fresh norms one, and would hide mistakes."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

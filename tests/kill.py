@@ -67,7 +67,8 @@ def _run(trial: Path) -> dict[str, str]:
     networks = {f"{name}/{file}": digest for name in ("model", "best") for file, digest in _files(run / name).items()}
     with (run / "metrics.csv").open(newline="") as file:
         rows = [{k: v for k, v in row.items() if k not in ("seconds", "data_share")} for row in csv.DictReader(file)]
-    return {**networks, "metrics.csv": str(rows), "recipe.yaml": _digest((run / "recipe.yaml").read_bytes())}
+    others = {name: _digest((run / name).read_bytes()) for name in ("recipe.yaml", "evaluation/test.json")}
+    return {**networks, "metrics.csv": str(rows), **others}
 
 
 def _page(trial: Path) -> dict[str, str]:
@@ -81,7 +82,7 @@ def _converted(trial: Path) -> dict[str, str]:
 
 
 VERBS = {
-    "prepare": Verb("prepare folder --root ../common/data --out store --workers 2", "store", _store),
+    "prepare": Verb("prepare folder --data ../common/data --out store --workers 2", "store", _store),
     "train": Verb("train ../common/recipe.yaml --data ../common/data --out run --workers 1", "run", _run),
     "report": Verb("report ../common/run --repeats 1 --out report.html", "report.html", _page),
     "convert": Verb("convert ../common/long.npz out.aedat4", "out.aedat4", _converted),

@@ -40,6 +40,7 @@ def writer(tmp_path):
     """Another process, in the middle of writing `file`."""
     command = [sys.executable, "-c", WRITE_AND_STOP, str(tmp_path / "file")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         assert process.stdout.readline()
         yield process
         process.kill()
@@ -157,7 +158,7 @@ def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
 
 
 def _checkpoint(path):
-    from event2vec.training.lightning_module import WholeCheckpoints
+    from event2vec.training.callbacks import WholeCheckpoints
 
     WholeCheckpoints().save_checkpoint({"weights": torch.zeros(1 << 20)}, path)
 
@@ -184,7 +185,7 @@ def _figure(path):
 
 
 def _table(path):
-    from event2vec.training.run import write_rows
+    from event2vec.training.metrics import write_rows
 
     write_rows(path, [{"text": "x" * 1000}] * 4000)
 

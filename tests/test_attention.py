@@ -5,11 +5,14 @@ import torch
 import torch.nn.functional as F
 from conftest import randomise
 
+from event2vec.model import compiled_attention
 from event2vec.model.attention import (
     PARTS,
     Bidirectional,
     ForgettingDirection,
     GatedLinearDirection,
+    Rows,
+    folded_attention,
     forgetting_attention,
     forgetting_weights,
     gated_linear_attention,
@@ -39,13 +42,17 @@ def test_weights_are_those_of_the_formula():
         assert not weights[i, i + 1 :].any(), "nothing of the future"
 
 
+FAST = pytest.mark.parametrize("attention", [forgetting_attention, folded_attention])
+
+
+@FAST
 @pytest.mark.parametrize("gate", [0.0, 4.0])
-def test_folded_is_exact_in_float32(gate):
+def test_fast_forms_are_exact_in_float32(attention, gate):
     inputs = draw(1, 2, 4096, 32, gate)
     exact = written_out(*(part.double() for part in inputs))
     for grad_mode in (True, False):
         with torch.set_grad_enabled(grad_mode):
-            assert (forgetting_attention(*inputs) - exact).abs().max() < 5e-6
+            assert (attention(*inputs) - exact).abs().max() < 5e-6
 
 
 @pytest.mark.parametrize("gate", [0.0, 4.0])
@@ -55,32 +62,35 @@ def test_folded_costs_in_bfloat16_what_the_type_costs(gate):
     exact = written_out(*(part.double() for part in inputs))
     *rounded, log_forget = [part.bfloat16() for part in inputs[:3]] + [inputs[3]]
     unavoidable = written_out(*(part.double() for part in (*rounded, log_forget))).bfloat16().double() - exact
-    error = forgetting_attention(*rounded, log_forget).double() - exact
+    q, k, v = rounded
+    error = forgetting_attention(q, k, v, log_forget).double() - exact
     assert error.abs().max() < 1.1 * unavoidable.abs().max()
     inputs_alone = written_out(*(part.double() for part in (*rounded, log_forget))) - exact
     assert error.abs().max() < 1.3 * inputs_alone.abs().max()
     assert error.square().mean().sqrt() < 1.1 * unavoidable.square().mean().sqrt()
 
 
+@FAST
 @pytest.mark.parametrize("gate", [0.0, 4.0])
 @pytest.mark.parametrize("key_heads", [1, 2])
-def test_gradients_flow_through_all_four_inputs(gate, key_heads):
+def test_gradients_flow_through_all_four_inputs(attention, gate, key_heads):
     inputs = draw(2, 4, 500, 8, gate, key_heads)
     upstream = torch.randn(2, 4, 500, 8, generator=torch.Generator().manual_seed(1))
     single = [part.clone().requires_grad_() for part in inputs]
     double = [part.double().requires_grad_() for part in inputs]
-    ours = torch.autograd.grad((forgetting_attention(*single) * upstream).sum(), single)
+    ours = torch.autograd.grad((attention(*single) * upstream).sum(), single)
     exact = torch.autograd.grad((written_out(*double) * upstream.double()).sum(), double)
     for one, other in zip(ours, exact, strict=True):
         assert (one - other).abs().max() < 1e-4 * other.abs().max()
 
 
+@FAST
 @pytest.mark.parametrize("gate", [0.0, 4.0])
-def test_gradients_are_exact_over_long_rows(gate):
+def test_gradients_are_exact_over_long_rows(attention, gate):
     inputs = draw(1, 1, 4096, 32, gate)
     single = [part.clone().requires_grad_() for part in inputs]
     double = [part.double().requires_grad_() for part in inputs]
-    ours = torch.autograd.grad(forgetting_attention(*single).square().sum(), single)
+    ours = torch.autograd.grad(attention(*single).square().sum(), single)
     exact = torch.autograd.grad(written_out(*double).square().sum(), double)
     for one, other in zip(ours, exact, strict=True):
         assert (one - other).abs().max() < 1e-4 * other.abs().max()
@@ -90,7 +100,8 @@ def test_every_type_is_served():
     inputs = draw(1, 2, 100, 8)
     exact = written_out(*(part.double() for part in inputs))
     for dtype, tolerance in {**{dtype: 1e-5 for dtype in PARTS}, torch.bfloat16: 0.05, torch.float16: 0.01}.items():
-        answer = forgetting_attention(*(part.to(dtype) for part in inputs[:3]), inputs[3])
+        q, k, v = (part.to(dtype) for part in inputs[:3])
+        answer = forgetting_attention(q, k, v, inputs[3])
         assert (answer - exact).abs().max() < tolerance, dtype
     with torch.autocast("cpu", torch.bfloat16):
         assert forgetting_attention(*inputs).dtype == torch.bfloat16
@@ -107,7 +118,8 @@ def test_every_type_is_served():
 def test_folded_is_exact_on_cuda(dtype):
     inputs = draw(1, 2, 4096, 32)
     exact = written_out(*(part.double() for part in inputs))
-    answer = forgetting_attention(*(part.to("cuda", dtype) for part in inputs[:3]), inputs[3].cuda())
+    q, k, v = (part.to("cuda", dtype) for part in inputs[:3])
+    answer = forgetting_attention(q, k, v, inputs[3].cuda())
     assert (answer.cpu().double() - exact).abs().max() < (5e-6 if dtype == torch.float32 else 0.03)
 
 
@@ -143,41 +155,44 @@ def test_reversing_has_its_own_gradient():
 
 
 DIRECTIONS = {
-    "forgetting": lambda: ForgettingDirection(16, 4, 2.0),
-    "gated_linear": lambda: GatedLinearDirection(16, 4),
+    "forgetting": lambda: ForgettingDirection(32, 4, 2.0),
+    "folded": lambda: ForgettingDirection(32, 4, 2.0),
+    "gated_linear": lambda: GatedLinearDirection(32, 4),
 }
 
 
 @pytest.fixture(params=[(kind, count) for kind in DIRECTIONS for count in (1, 2)], ids=str)
-def both(request):
+def both(request, monkeypatch):
     kind, count = request.param
-    return randomise(Bidirectional(16, *(DIRECTIONS[kind]() for _ in range(count))))
+    if kind == "folded":
+        monkeypatch.setattr(compiled_attention, "is_installed", lambda: False)
+    return randomise(Bidirectional(32, *(DIRECTIONS[kind]() for _ in range(count))))
 
 
 def test_rows_give_what_they_give_alone(both):
-    tokens = torch.randn(3, 40, 16, generator=torch.Generator().manual_seed(0))
+    tokens = torch.randn(3, 40, 32, generator=torch.Generator().manual_seed(0))
     lengths = torch.tensor([40, 17, 1])
-    together = both(tokens, reversal(torch.arange(40) < lengths[:, None]))
+    together = both(tokens, Rows(torch.arange(40) < lengths[:, None]))
     for row, length in enumerate(lengths.tolist()):
-        alone = both(tokens[row : row + 1, :length], reversal(torch.ones(1, length, dtype=torch.bool)))
+        alone = both(tokens[row : row + 1, :length], Rows(torch.ones(1, length, dtype=torch.bool)))
         torch.testing.assert_close(together[row : row + 1, :length], alone, atol=1e-6, rtol=1e-5)
 
 
 def test_the_second_direction_is_the_first_on_the_row_reversed(both):
     """Eq. 8-10: swap the halves of the output weights and the directions, reverse, and all must come out reversed."""
-    tokens = torch.randn(2, 30, 16, generator=torch.Generator().manual_seed(0))
-    turn = reversal(torch.arange(30) < torch.tensor([[30], [12]]))
-    expected = reverse(both(reverse(tokens, turn), turn), turn)
+    tokens = torch.randn(2, 30, 32, generator=torch.Generator().manual_seed(0))
+    rows = Rows(torch.arange(30) < torch.tensor([[30], [12]]))
+    expected = reverse(both(reverse(tokens, rows.turn), rows), rows.turn)
     with torch.no_grad():
         first, second = both.output.weight.chunk(2, dim=1)
         both.output.weight.copy_(torch.cat([second, first], dim=1))
         both.directions = torch.nn.ModuleList(reversed(both.directions))
-    torch.testing.assert_close(both(tokens, turn), expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(both(tokens, rows), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_every_event_sees_before_and_after(both):
-    tokens = torch.randn(1, 20, 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    seen = both(tokens, reversal(torch.ones(1, 20, dtype=torch.bool)))
+    tokens = torch.randn(1, 20, 32, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    seen = both(tokens, Rows(torch.ones(1, 20, dtype=torch.bool)))
     (gradient,) = torch.autograd.grad(seen[0, 10].sum(), tokens)
     assert (gradient.abs().sum(-1) > 0).all()
 

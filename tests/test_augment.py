@@ -8,7 +8,6 @@ from conftest import SMALL
 
 from event2vec import EventBatch, Events, Sensor
 from event2vec.training.augment import (
-    AugmentConfig,
     DropChunks,
     Erase,
     Flip,
@@ -18,9 +17,12 @@ from event2vec.training.augment import (
     Shear,
     TokenMix,
     Translate,
+    augment,
     drop_outside,
     forget_intensity,
+    transforms_of,
 )
+from event2vec.training.config import AugmentConfig
 
 SQUARE = Sensor(11, 11)
 
@@ -117,8 +119,8 @@ def test_chunks_shrink_with_the_valid_share():
     batch = EventBatch.pad([one([1] * 100, [1] * 100).row(0), one([1] * 50, [1] * 50).row(0)] * 500)
     drawn = DropChunks(4, 40).draw(batch, generator())
     starts, lengths = drawn.unbind(-1)
-    assert (starts.min(), starts.max()) == (0, 99)
-    assert (lengths[::2].min(), lengths[::2].max()) == (1, 40)
+    assert (starts.min().item(), starts.max().item()) == (0, 99)
+    assert (lengths[::2].min().item(), lengths[::2].max().item()) == (1, 40)
     assert lengths[1::2].max() == 20
     assert lengths[::2].float().mean().item() == pytest.approx(20.5, abs=0.7)
 
@@ -137,7 +139,7 @@ def test_a_policy_can_turn_a_change_on_for_a_whole_batch():
     config = AugmentConfig(probability=0.5, translate=1.0, draw_for="batch")
     batch, draw, on = many(rows=20), generator(), 0
     for _ in range(200):
-        moved = config(batch, draw).y[:, 0]
+        moved = augment(batch, config, draw).y[:, 0]
         assert (moved != 5).all() or (moved == 5).all()
         assert len(moved.unique()) in (1, 20)
         on += bool((moved != 5).all())
@@ -173,7 +175,7 @@ def test_intensity_is_forgotten_in_a_share_of_the_recordings():
 
 def test_intensity_can_be_forgotten_event_by_event():
     batch = replace(many(), rho=torch.full((4000, 3), 7.0))
-    changed = AugmentConfig(forget_intensity=0.1, forget_intensity_for="event")(batch, generator())
+    changed = augment(batch, AugmentConfig(forget_intensity=0.1, forget_intensity_for="event"), generator())
     forgotten = changed.rho == 1
     assert forgotten.float().mean().item() == pytest.approx(0.1, abs=0.01)
     assert (forgotten.all(dim=1).float().mean()) < 0.01, "not whole recordings"
@@ -183,24 +185,49 @@ def test_the_papers_changes_run_on_padded_batches(make_events):
     config = AugmentConfig(
         resize=0.2, rotate=15.0, shear=0.05, flip=1.0, translate=16.0, erase=16.0, chunks=4, forget_intensity=0.1
     )
-    assert len(config.transforms) == 7
+    assert len(transforms_of(config)) == 7
     batch = EventBatch.pad([make_events(200), make_events(50, seed=1), make_events(0), make_events(1)])
-    changed = config(batch, generator())
+    changed = augment(batch, config, generator())
     assert changed.valid.sum(dim=1).tolist()[2:] == [0, 1]
     assert (changed.x >= 0).all()
     assert (changed.x <= SMALL.width - 1).all()
     assert (changed.t.diff(dim=1)[changed.valid[:, 1:]] >= 0).all(), "still in time order"
-    assert torch.equal(changed.x, config(batch, generator()).x), "the same draw, the same batch"
-    assert AugmentConfig()(batch, generator()) is batch
+    assert torch.equal(changed.x, augment(batch, config, generator()).x), "the same draw, the same batch"
+    assert augment(batch, AugmentConfig(), generator()) is batch
 
 
 def test_tokens_are_mixed_and_shares_counted():
     tokens = torch.arange(12.0).view(3, 4, 1)
     valid = torch.arange(4) < torch.tensor([[4], [2], [4]])
-    places = torch.tensor([[True, False, True, True]] * 3)
-    mixed, share = TokenMix().apply(tokens, valid, torch.tensor([1, 2, 0]), places)
+    places = torch.tensor([[True, False, False, False], [True, False, False, False], [True, False, True, True]])
+    mixed, share = TokenMix().apply(tokens, torch.tensor([1, 2, 0]), places), TokenMix().share(valid, places)
     assert mixed[..., 0].tolist() == [[4, 1, 2, 3], [8, 5, 6, 7], [0, 9, 2, 3]]
-    assert share.tolist() == [0.25, 0.5, 0.75], "a partner's padding takes no place, and counts for nothing"
+    assert share.tolist() == [0.25, 0.5, 0.75]
+
+
+@pytest.mark.parametrize("sensor", [Sensor(34, 30), Sensor(1280, 720)], ids=str)
+def test_lengths_in_shares_of_the_sensor_grow_with_it(sensor):
+    batch = EventBatch.pad([Events.from_arrays([5], [5], [0], [1], sensor=sensor)] * 4000)
+    moved = Translate(0.1, "sensor").draw(batch, generator())
+    assert moved.abs().amax(dim=0).tolist() == pytest.approx([0.1 * sensor.width, 0.1 * sensor.height], rel=0.01)
+    pixels = Translate(3.4, "pixels").draw(batch, generator())
+    torch.testing.assert_close(moved / torch.tensor([sensor.width, sensor.height]) * 34, pixels)
+    erased = Erase(0.2, share=1.0, unit="sensor").draw(batch, generator())[:, 2:]
+    assert erased.amax(dim=0).tolist() == pytest.approx([0.2 * sensor.width, 0.2 * sensor.height], rel=0.01)
+    config = AugmentConfig(unit="sensor", translate=0.1, erase=0.2)
+    assert transforms_of(config) == (Translate(0.1, "sensor"), Erase(0.2, unit="sensor"))
+
+
+def test_pixels_are_not_taken_for_shares():
+    with pytest.raises(ValueError, match=r"augment.translate must be at most 1 with augment.unit sensor, got 16"):
+        AugmentConfig(unit="sensor", translate=16.0)
+
+
+def test_padding_is_never_mixed():
+    valid = torch.arange(40) < torch.arange(41)[:, None]
+    partner, places = TokenMix().draw(valid, generator())
+    assert places.any()
+    assert not (places & ~(valid & valid[partner])).any()
 
 
 def test_shares_of_mixed_tokens_are_uniform():

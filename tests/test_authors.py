@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from event2vec.model.checkpoint import load_any_model, save_model
 from event2vec.model.classifier import build_model
 from event2vec.model.masked import MaskedEventModel, build_masked_model
 from event2vec.training.authors import CLASS_ORDER, import_masked_checkpoint, import_network
-from event2vec.training.train import take_over
+from event2vec.training.fit import take_over
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=24, heads=2, blocks=2, pooling=False)
 
@@ -40,7 +41,7 @@ TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=24, heads=2, blocks=2
 def their_weights(config, masked=False, seed=0):
     """Random weights by the names that the authors' released code and training logs give them."""
     dim, key_dim = config.dim, config.dim // config.heads * max(config.heads // 2, 1)
-    shapes = {}
+    shapes = dict[str, tuple[int, ...]]()
 
     def norm(name, width):
         shapes.update({f"{name}.weight": (width,), f"{name}.bias": (width,)})
@@ -259,14 +260,16 @@ def test_training_starts_from_an_imported_pretrained_network(tmp_path):
     assert torch.equal(found, their_weights(TINY, masked=True)["classifier.backbone_net.layers.1.ffn.linear1.weight"])
     with pytest.raises(Event2VecError, match=r"intensity linear, this recipe has log. Add --model.intensity linear"):
         take_over(build_masked_model(TINY), tmp_path / "net")
+    with pytest.raises(Event2VecError, match=r"relative false, this recipe has true. Add --model.relative false"):
+        take_over(build_model(replace(TINY, intensity="linear", relative=True)), tmp_path / "net")
 
 
 def test_the_two_kinds_of_checkpoint_are_told_apart(tmp_path):
     masked = save_theirs(tmp_path / "masked.ckpt", their_weights(TINY, masked=True))
     classifier = save_theirs(tmp_path / "classifier.ckpt", their_weights(TINY))
-    with pytest.raises(Event2VecError, match="pre-trained network without classes; import_masked_checkpoint"):
+    with pytest.raises(Event2VecError, match="pre-trained network without classes; use import_masked_checkpoint"):
         import_checkpoint(masked, TINY)
-    with pytest.raises(Event2VecError, match="holds a classifier; import_checkpoint"):
+    with pytest.raises(Event2VecError, match="holds a classifier; use import_checkpoint"):
         import_masked_checkpoint(classifier, TINY)
     recipe = replace(Recipe(), model=TINY)
     assert isinstance(import_network(masked, recipe).model, MaskedEventModel)
@@ -277,15 +280,15 @@ def test_the_two_kinds_of_checkpoint_are_told_apart(tmp_path):
 
 def test_a_checkpoint_of_other_sizes_names_them(shared_data, tmp_path):
     path = shared_data / "golden/dvs_gesture.ckpt"
-    expected = "holds a network of blocks 4, pooling True, classes 11, expected blocks 2, pooling False, classes 24"
+    expected = "holds a network with blocks 4, pooling True, classes 11, expected blocks 2, pooling False, classes 24"
     with pytest.raises(Event2VecError, match=f"{expected}. Choose the recipe"):
         import_network(path, load_recipe("asl_dvs"))
-    with pytest.raises(Event2VecError, match="holds a network of hidden 128, expected hidden 64"):
+    with pytest.raises(Event2VecError, match="holds a network with hidden 128, expected hidden 64"):
         import_checkpoint(path, ModelConfig(hidden=64))
     with pytest.raises(Event2VecError, match=r"need model.shared = True"):
         import_checkpoint(path, ModelConfig(shared=False))
     masked = save_theirs(tmp_path / "masked.ckpt", their_weights(TINY, masked=True))
-    with pytest.raises(Event2VecError, match="holds a network of pooling False, expected pooling True"):
+    with pytest.raises(Event2VecError, match="holds a network with pooling False, expected pooling True"):
         import_masked_checkpoint(masked, replace(TINY, pooling=True))
 
 
@@ -293,17 +296,17 @@ def test_every_weight_has_a_place(tmp_path):
     weights = their_weights(TINY)
     norm = "classifier.backbone_net.layers.1.norm1.bias"
     for change, message in (
-        ({"classifier.decoder.weight": torch.ones(3)}, "leaves over classifier.decoder.weight"),
+        ({"classifier.decoder.weight": torch.ones(3)}, "unexpected classifier.decoder.weight"),
         ({norm: torch.ones(3)}, r"has .*norm1.bias of shape \(3,\), the network needs \(16,\)"),
         ({norm: torch.full((16,), torch.nan)}, "norm1.bias has values that are not finite"),
         ({norm: torch.ones(16, dtype=torch.int64)}, "norm1.bias is not an array of numbers"),
-        ({norm: None}, "lacks classifier.backbone_net.layers.1.norm1.bias"),
-        ({"classifier.embed_net.embed.6.weight": None}, "no network of the authors': classifier.embed_net.embed.6"),
+        ({norm: None}, "missing classifier.backbone_net.layers.1.norm1.bias"),
+        ({"classifier.embed_net.embed.6.weight": None}, "no network of the authors: classifier.embed_net.embed.6"),
     ):
         changed = {name: weight for name, weight in (weights | change).items() if weight is not None}
         with pytest.raises(Event2VecError, match=message):
             import_checkpoint(save_theirs(tmp_path / "net.ckpt", changed), TINY)
-    with pytest.raises(Event2VecError, match="no network of the authors'"):
+    with pytest.raises(Event2VecError, match="no network of the authors"):
         import_checkpoint(save_theirs(tmp_path / "net.ckpt", {"layer.weight": torch.ones(3)}), TINY)
 
 
@@ -326,7 +329,7 @@ def test_no_checkpoint_is_one_error(tmp_path, content):
     with pytest.raises(Event2VecError, match=r"bad.ckpt"):
         import_checkpoint(tmp_path / "bad.ckpt", ModelConfig())
     torch.save([1, 2], tmp_path / "list.ckpt")
-    with pytest.raises(Event2VecError, match="holds no weights by name"):
+    with pytest.raises(Event2VecError, match="holds no named weights"):
         import_checkpoint(tmp_path / "list.ckpt", ModelConfig())
     with pytest.raises(Event2VecError, match="is not a file"):
         import_checkpoint(tmp_path, ModelConfig())
@@ -346,7 +349,7 @@ def test_the_verb_makes_a_network_that_predicts(shared_data, tmp_path, capsys):
     answer = event2vec("predict", net, shared_data / "recordings/dvs128.aedat", "--json")
     assert answer.returncode == 0
     assert any(name in answer.stdout for name in CLASSES)
-    assert load_model(net).config == replace(load_recipe("dvs_gesture").model, intensity="linear")
+    assert load_model(net).config == replace(cast(ModelConfig, load_recipe("dvs_gesture").model), intensity="linear")
     assert main(["import", str(path), "--recipe", "dvs_gesture", "--out", str(net)]) == 2
     assert "exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
     assert main(["import", str(path), "--recipe", "dvs_gesture", "--out", str(net), "--overwrite"]) == 0

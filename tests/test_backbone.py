@@ -4,7 +4,7 @@ import pytest
 import torch
 from conftest import randomise
 
-from event2vec.model.attention import reversal
+from event2vec.model.attention import Rows
 from event2vec.model.backbone import build_backbone, drop_branch, pool_pairs
 from event2vec.model.config import ModelConfig
 
@@ -16,10 +16,10 @@ def backbone(**settings):
 def test_a_block_is_post_norm():
     block = backbone(pooling=False).stages[0].blocks[0]
     tokens = torch.randn(1, 9, 16)
-    turn = reversal(torch.ones(1, 9, dtype=torch.bool))
-    middle = block.attention_norm(tokens + block.attention(tokens, turn))
+    rows = Rows(torch.ones(1, 9, dtype=torch.bool))
+    middle = block.attention_norm(tokens + block.attention(tokens, rows))
     expected = block.feed_norm(middle + torch.relu(middle @ block.widen.weight.T) @ block.narrow.weight.T)
-    torch.testing.assert_close(block(tokens, turn), expected)
+    torch.testing.assert_close(block(tokens, rows), expected)
 
 
 @pytest.mark.parametrize(("pooling", "length", "left"), [(False, 20, 20), (True, 20, 3), (True, 21, 3), (True, 1, 1)])

@@ -3,6 +3,7 @@
 import os
 import struct
 import tarfile
+from importlib import import_module
 from pathlib import Path
 
 import encoders
@@ -13,7 +14,7 @@ import torch
 from conftest import assert_same
 
 from event2vec import Event2VecError, Event2VecWarning, Sensor, open_dataset, read_events
-from event2vec.data.datasets import DATASETS
+from event2vec.data.datasets import DATASETS, open_splits
 from event2vec.io import read_recording
 
 ASL_DVS_FILE = {"ts": [[5.0], [9.0]], "x": [[3], [4]], "y": [[1], [2]], "pol": [[1], [0]]}
@@ -55,13 +56,15 @@ def test_gestures_are_cut_out_of_their_files_by_the_labels(nested, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda path: path.unlink(), "which gestures user01_led.aedat holds"),
+        (lambda path: path.unlink(), "it names the gestures of the recording"),
         (lambda path: path.write_text("h\n12,1,2\n"), "has class 12, expected 1 to 11"),
         (lambda path: path.write_text("h\na,1,2\n"), "is not a table of class, start and end"),
         (lambda path: path.write_text("h\n1,1,2\n"), "no events from 1 to 2 us"),
-        (lambda path: path.write_bytes(b"h\n\xff,1,2\n"), "is not text in UTF-8"),
+        (lambda path: path.write_bytes(b"h\n\xff,1,2\n"), "is not UTF-8 text"),
         (lambda path: path.write_text("h\n" + "1" * 60_000 + ",1,2\n"), "is not a table of class, start and end"),
-        (lambda path: path.write_text(f"h\n1,{2**64},{2**65}\n"), f"no events from {2**64}"),
+        (lambda path: path.write_text(f"h\n1,{2**64},{2**65}\n"), f"has a gesture from {2**64} to"),
+        (lambda path: path.write_text("h\n1,-5,2\n"), "has a gesture from -5 to 2 us"),
+        (lambda path: path.write_text("h\n1,9,2\n"), "has a gesture from 9 to 2 us"),
     ],
 )
 def test_labels_that_do_not_fit_are_told_when_the_recording_is_read(change, message, tmp_path):
@@ -76,9 +79,10 @@ def test_labels_that_do_not_fit_are_told_when_the_recording_is_read(change, mess
     ("content", "message"),
     [
         (b"\n", "names no files"),
-        (b"\xff.aedat", "is not text"),
+        (b"\xff.aedat", "is not UTF-8 text"),
         (b"a" * 999, "names 'a{10,}"),
         (b"../a", "names '../a'"),
+        (b"a\0\0.aedat", "names 'a.*x00"),
     ],
 )
 def test_a_list_of_trials_that_names_no_files_is_an_error(content, message, tmp_path):
@@ -87,6 +91,13 @@ def test_a_list_of_trials_that_names_no_files_is_an_error(content, message, tmp_
     with pytest.raises(Event2VecError, match=message) as caught:
         open_dataset("dvs_gesture", tmp_path / "data", "train")
     assert len(str(caught.value)) < 500
+
+
+def test_a_list_of_recordings_without_a_gesture_is_an_error(tmp_path):
+    write_gestures(tmp_path / "data")
+    (tmp_path / "data" / "user01_led_labels.csv").write_text("class,startTime_usec,endTime_usec\n")
+    with pytest.raises(Event2VecError, match="names files without a gesture"):
+        open_dataset("dvs_gesture", tmp_path / "data", "train")
 
 
 def test_gestures_in_the_folders_of_spikingjelly(tmp_path):
@@ -121,7 +132,7 @@ def test_words_come_from_their_folders(tmp_path):
     assert (dataset.classes, dataset.labels) == (("about", "young"), (0, 1))
     assert dataset[1][0].sensor == Sensor(128, 128)
     (tmp_path / "DVS-Lip" / "test" / "zebra").mkdir()
-    with pytest.raises(Event2VecError, match="not zebra"):
+    with pytest.raises(Event2VecError, match="without zebra"):
         open_dataset("dvs_lip", tmp_path, "test")
 
 
@@ -153,22 +164,99 @@ def test_a_folder_with_train_and_test_keeps_them(tmp_path):
     for split, names in (("train", "ab"), ("test", "a")):
         for name in names:
             write_npz(tmp_path / split / name / "1.npz")
-    (tmp_path / "train" / "a" / ".DS_Store").touch()
     train, test = (open_dataset("folder", tmp_path, split) for split in ("train", "test"))
     assert (train.classes, train.labels, test.labels) == (("a", "b"), (0, 1), (0,))
     assert train[0][0].sensor == Sensor(34, 30)
+    with pytest.raises(Event2VecError, match="folder has no validation part; training takes one from the training"):
+        open_dataset("folder", tmp_path, "validation")
+
+
+@pytest.mark.parametrize("name", ["validation", "val"])
+def test_a_folder_may_have_a_validation_part(tmp_path, name):
+    for split, label in (("train", "a"), ("train", "b"), ("test", "a"), (name, "b")):
+        write_npz(tmp_path / split / label / "1.npz")
+    assert [(part.split, part.labels) for part in open_splits("folder", tmp_path)] == [
+        *(("train", (0, 1)), ("validation", (1,)), ("test", (0,)))
+    ]
+    write_npz(tmp_path / name / "c" / "1.npz")
+    with pytest.raises(Event2VecError, match=f"{name}: has the class 'c', which train/ does not have"):
+        open_splits("folder", tmp_path)
 
 
 def test_a_folder_without_them_is_split_within_each_class_by_seed(tmp_path):
     for name, count in (("cat", 10), ("dog", 20), ("rare", 1), ("pair", 2)):
         for number in range(count):
-            write_npz(tmp_path / name / "day1" / f"{number}.npz")
+            write_npz(tmp_path / name / f"{number}.npz")
     train, test = (open_dataset("folder", tmp_path, split) for split in ("train", "test"))
     assert sorted(train.sources + test.sources) == sorted(set(train.sources) | set(test.sources))
     assert (len(train), len(test)) == (26, 7)
     assert np.bincount(test.labels, minlength=4).tolist() == [2, 4, 1, 0]
     assert open_dataset("folder", tmp_path, "test").sources == test.sources
     assert open_dataset("folder", tmp_path, "test", seed=1).sources != test.sources
+
+
+def people_of(dataset):
+    return {dataset.group(index) for index in range(len(dataset))}
+
+
+@pytest.mark.parametrize(
+    ("file", "group_by"),
+    [
+        ("{0}/{1}.npz", "folders"),
+        ("{0}/day{1}/x.npz", "folders"),
+        ("{0}_{1}.npz", "^[^_]+"),
+        ("{1}-{0}.npz", "-(.*)[.]"),
+    ],
+)
+def test_recordings_of_one_person_stay_together(tmp_path, file, group_by):
+    people = [f"person{number}" for number in range(10)]
+    for name in ("wave", "clap"):
+        for person in people:
+            for number in range(3):
+                write_npz(tmp_path / name / file.format(person, number))
+    train, test = open_splits("folder", tmp_path, group_by=group_by)
+    assert sorted(people_of(train) | people_of(test)) == people
+    assert not people_of(train) & people_of(test)
+    assert len(people_of(test)) == 2
+    assert np.bincount(test.labels).tolist() == [6, 6]
+    alone, _ = open_splits("folder", tmp_path, group_by="none")
+    assert len(people_of(alone)) == len(alone)
+
+
+def test_people_of_given_parts_are_known_too(tmp_path):
+    for name in ("train/wave/anna/1.npz", "train/wave/ben/1.npz", "test/wave/ben/2.npz", "train/clap/3.npz"):
+        write_npz(tmp_path / name)
+    train, test = open_splits("folder", tmp_path)
+    assert people_of(train) == {"anna", "ben", "clap/3.npz"}
+    assert people_of(test) == {"ben"}
+
+
+def test_classes_of_one_group_are_not_tested_and_that_is_said(tmp_path):
+    for name in ("cat", "dog"):
+        for number in range(6):
+            write_npz(tmp_path / name / "day1" / f"{number}.npz")
+    with pytest.warns(Event2VecWarning, match=r"cat, dog: nothing is put aside for testing.* --group-by none"):
+        train, test = open_splits("folder", tmp_path)
+    assert (len(train), len(test)) == (12, 0)
+    assert len(open_splits("folder", tmp_path, group_by="none")[1]) == 2
+
+
+def test_a_pattern_that_fits_no_recording_or_is_none_is_an_error(tmp_path):
+    write_npz(tmp_path / "cat" / "anna_1.npz")
+    with pytest.raises(Event2VecError, match=r"anna_1.npz: does not match --group-by 'x\+'; every recording"):
+        open_splits("folder", tmp_path, group_by="x+")
+    with pytest.raises(
+        Event2VecError, match=r"--group-by must be folders, none or a regular expression, got '\[' .unterm"
+    ):
+        open_splits("folder", tmp_path, group_by="[")
+
+
+def test_gestures_are_grouped_by_person(tmp_path):
+    write_gestures(tmp_path / "raw")
+    assert people_of(open_dataset("dvs_gesture", tmp_path / "raw", "train")) == {"user01"}
+    for name in ("0/user24_led_0.npz", "1/user25_led_1.npz"):
+        write_npz(tmp_path / "npz" / "test" / name)
+    assert people_of(open_dataset("dvs_gesture", tmp_path / "npz", "test")) == {"user24", "user25"}
 
 
 def test_options_of_a_folder_reach_the_reader(tmp_path):
@@ -184,24 +272,39 @@ def test_options_of_a_folder_reach_the_reader(tmp_path):
 def test_a_root_that_does_not_fit_says_what_was_looked_for_and_found(name, tmp_path):
     with pytest.raises(Event2VecError, match="does not exist"):
         open_dataset(name, tmp_path / "missing", "train")
-    with pytest.raises(Event2VecError, match="--root"):
+    with pytest.raises(Event2VecError, match="--data"):
         open_dataset(name, None, "train")
     (tmp_path / "surprise").touch()
-    pattern = "expected one sub-folder" if name == "folder" else r"looked for .*Published at https://"
-    with pytest.raises(Event2VecError, match=f"has surprise.*{pattern}"):
+    pattern = "expected one sub-folder" if name == "folder" else r"expected .*Published at https://"
+    with pytest.raises(Event2VecError, match=f"holds surprise.*{pattern}"):
         open_dataset(name, tmp_path, "train")
+
+
+def test_files_that_are_plainly_no_recordings_are_counted_in_one_warning(tmp_path):
+    write_npz(tmp_path / "a" / "1.npz")
+    for name in ("a/README.txt", "a/Thumbs.db", "a/.DS_Store", "a/deep/picture.PNG", "notes/plan.pdf", "a/.git/x.npz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    with pytest.warns(Event2VecWarning, match=r"skipped 4 files that are not recordings, such as a/.DS_Store"):
+        train = open_dataset("folder", tmp_path, "train")
+    assert (train.classes, train.sources) == (("a",), ("a/1.npz",))
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_data_set_has_a_file_that_opens_it(name):
+    assert callable(getattr(import_module(f"event2vec.data.datasets.{name}"), f"open_{name}"))
 
 
 def test_train_without_test_is_no_class(tmp_path):
     write_npz(tmp_path / "train" / "a" / "1.npz")
-    with pytest.raises(Event2VecError, match="not both train/ and test/"):
+    with pytest.raises(Event2VecError, match="has train/ only, expected"):
         open_dataset("folder", tmp_path, "train")
 
 
 def test_unknown_names_list_the_known_ones(tmp_path):
-    with pytest.raises(Event2VecError, match="'cifar' is not known; there are dvs_gesture, asl_dvs"):
+    with pytest.raises(Event2VecError, match="unknown data set 'cifar'; expected one of dvs_gesture, asl_dvs"):
         open_dataset("cifar", tmp_path, "train")
-    with pytest.raises(Event2VecError, match="'valid' is not known; there are train and test"):
+    with pytest.raises(Event2VecError, match="unknown split 'valid'; expected one of train, validation, test"):
         open_dataset("digits", None, "valid")
 
 
@@ -240,7 +343,7 @@ def test_a_simulated_digit_survives_a_file(tmp_path):
 @pytest.mark.parametrize("kind", ["i1", "u1", "i4", "f8"])
 def test_a_file_of_asl_dvs_is_read_upright_by_itself_too(kind, tmp_path):
     scipy.io.savemat(tmp_path / "a.mat", ASL_DVS_FILE | {"y": np.array([[1], [120]], kind)})
-    with pytest.warns(Event2VecWarning, match=r"a\.mat: taken as a recording of ASL-DVS, .* turned upright"):
+    with pytest.warns(Event2VecWarning, match=r"a\.mat: looks like a recording of ASL-DVS, .* flipped upright"):
         events = read_events(tmp_path / "a.mat")
     assert (events.sensor, events.y.tolist(), events.t.tolist()) == (Sensor(240, 180), [178, 59], [0, 4])
     assert read_recording(tmp_path / "a.mat").sensor_declared
@@ -289,10 +392,10 @@ def test_asl_dvs_has_one_orientation_whatever_files_it_comes_in(suffix, orientat
 
 def test_asl_dvs_is_upright_by_default_and_another_orientation_is_another_recording(tmp_path):
     root = asl_dvs_files(tmp_path / "asl", ".mat")
-    plain, turned = (open_dataset("asl_dvs", root, "test", **options) for options in ({}, {"orientation": "mat"}))
+    plain, turned = open_dataset("asl_dvs", root, "test"), open_dataset("asl_dvs", root, "test", orientation="mat")
     assert plain[0][0].y.tolist() == [178, 9]
     assert plain.fingerprint(0) != turned.fingerprint(0)
-    with pytest.raises(Event2VecError, match="orientation 'sideways' is not known; there are upright, mat"):
+    with pytest.raises(Event2VecError, match="orientation must be one of upright, mat, spikingjelly, got 'sideways'"):
         open_dataset("asl_dvs", root, "test", orientation="sideways")
 
 

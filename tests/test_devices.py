@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from event2vec import Event2VecError
-from event2vec.devices import CPU, RANKS, Compute, find_device, is_first_rank
+from event2vec.devices import CPU, Compute, find_device
+from event2vec.ranks import RANKS, is_first_rank
 
 
 def test_the_best_device_is_found():

@@ -74,7 +74,7 @@ def test_ordinary_yaml_stays_what_it_was():
         (b'{"a": 1, "a": 2}', "a name is given twice"),
         (b"[1]", "is not a JSON object"),
         (b"", "is not JSON"),
-        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"\xff\xfe", "is not UTF-8 text"),
         (b" " * (2**24 + 1), "has 16,777,217 bytes, expected at most 16,777,216"),
     ],
 )

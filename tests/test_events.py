@@ -45,10 +45,10 @@ def test_polarity_is_true_for_rising_in_each_convention(p):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"x": [1, 2, 8]}, "x = 8 lies outside the sensor, which is 8x6"),
-        ({"y": [1, -1, 2]}, "y = -1 lies outside"),
-        ({"x": [1, float("nan"), 2]}, "x = nan lies outside"),
-        ({"t": [0, 1]}, "of one length"),
+        ({"x": [1, 2, 8]}, "x = 8 is outside the sensor, which is 8x6"),
+        ({"y": [1, -1, 2]}, "y = -1 is outside"),
+        ({"x": [1, float("nan"), 2]}, "x = nan is outside"),
+        ({"t": [0, 1]}, "equally long"),
         ({"t": [0, 0.5, 1]}, "whole microseconds"),
         ({"t": [0, float("inf"), 1]}, "below 2"),
         ({"t": [-(2**62), 0, 2**62]}, "more than any recording"),
@@ -59,7 +59,7 @@ def test_polarity_is_true_for_rising_in_each_convention(p):
         ({"rho": [1, 1, 0.5]}, "at least 1, got 0.5"),
         ({"rho": [1, 1, float("inf")]}, "at least 1, got inf"),
         ({"t": [0, 1, 2**63 - 2]}, "more than any recording"),
-        ({"x": [[1, 2, 3]]}, "flat"),
+        ({"x": [[1, 2, 3]]}, "one-dimensional"),
     ],
 )
 def test_wrong_columns_are_refused_with_what_was_found(changed, message):

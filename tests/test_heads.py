@@ -20,7 +20,7 @@ def test_a_row_without_events_gets_the_biases():
 
 def test_the_decoder_mirrors_the_spatial_network():
     decoder = randomise(EventDecoder(16))
-    assert [tuple(layer.weight.shape) for layer in decoder.layers] == [(8, 16), (4, 8), (3, 4)]
+    assert [tuple(layer.get_parameter("weight").shape) for layer in decoder.layers] == [(8, 16), (4, 8), (3, 4)]
     answer = decoder(10 * torch.randn(50, 16))
     assert answer.shape == (50, 3)
     assert (answer.abs() < 1).all()

@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import encoders
 import h5py
@@ -24,7 +25,7 @@ from event2vec.evaluation.speed import highest_bytes
 from event2vec.io import hdf5, read_recording
 from event2vec.io.arrays import NAMES
 
-COLUMNS = {"x": [1, 2], "y": [3, 4], "t": [5, 9], "p": [1, 0]}
+COLUMNS: dict[str, Any] = {"x": [1, 2], "y": [3, 4], "t": [5, 9], "p": [1, 0]}
 
 
 def refusal(path, within=15, **options):
@@ -255,7 +256,7 @@ class TestHdf5:
     def test_columns_of_open_length_are_refused(self, tmp_path):
         with h5py.File(columns_file(tmp_path / "a.h5", p=None), "a") as file:
             file.create_dataset("events/p", (2,), h5py.vlen_dtype(np.int8))
-        assert "entries of open length or references in '/events/p'" in refusal(tmp_path / "a.h5")
+        assert "variable-length entries or references in '/events/p'" in refusal(tmp_path / "a.h5")
 
     def test_a_chain_of_filters_is_refused(self, tmp_path):
         settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -266,7 +267,7 @@ class TestHdf5:
             space = h5py.h5s.create_simple((2,))
             h5py.h5d.create(file["events"].id, b"x", h5py.h5t.NATIVE_INT64, space, settings)
             file["events/x"][:] = [1, 2]
-        assert "packed with 5 filters in '/events/x', expected one compression" in refusal(tmp_path / "a.h5")
+        assert "uses 5 filters in '/events/x', expected one compression" in refusal(tmp_path / "a.h5")
 
     def test_shuffled_packed_and_summed_columns_are_usual(self, tmp_path):
         with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -294,15 +295,17 @@ class TestHdf5:
         heap = data.index(b"GCOL")
         data[heap + 24 : heap + 32] = struct.pack("<Q", 2**64 - 16)  # the first entry claims to end where it begins
         path.write_bytes(data)
-        assert "cannot be read as HDF5: reading it took longer than 3 s of computing" in refusal(path, within=60)
+        assert "cannot be read as HDF5: reading it took more than 3 s of CPU time" in refusal(path, within=60)
 
     def test_waiting_for_others_does_not_count_as_reading(self, tmp_path):
         """Here for the one that asked, which reads late; on a busy machine for a turn on the processor."""
         many = np.arange(100_000)
         path = columns_file(tmp_path / "a.h5", x=many % 30, y=many % 30, t=many, p=many % 2)
         request = {"path": os.fsencode(path).hex(), "names": list(NAMES.values()), "bytes": 1 << 25}
-        command = [sys.executable, "-P", hdf5.CHILD]
+        command = [sys.executable, "-P", str(hdf5.CHILD)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
             child.stdin.write(json.dumps(request | {"seconds": 1, "wall_seconds": 60}).encode() + b"\n")
             child.stdin.flush()
             time.sleep(3)
@@ -335,13 +338,14 @@ class TestHdf5:
             for name in "xytp":
                 file.create_dataset(f"events/{name}", (10**9,), "i8")
         before = highest_bytes()
-        assert "claims 8000000000 bytes in '/events/p' and holds 0" in refusal(tmp_path / "a.h5")
+        assert "claims 8000000000 bytes in '/events/p' but holds 0" in refusal(tmp_path / "a.h5")
         assert highest_bytes() - before < 50 << 20
 
     def test_the_child_that_reads_crashes_alone_and_is_started_again(self, tmp_path):
         path = columns_file(tmp_path / "a.h5")
         read_events(path)
         first = hdf5._child().process
+        assert first is not None
         first.send_signal(signal.SIGSEGV)
         first.wait()
         assert len(read_events(path)) == 2
@@ -361,6 +365,7 @@ class TestHdf5:
             f"read_events({str(path)!r}); print(hdf5._child().process.pid, flush=True); time.sleep(60)"
         )
         with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
             child = int(parent.stdout.readline())
             parent.kill()
         until = time.monotonic() + 5
@@ -418,7 +423,7 @@ class TestNumbers:
     @pytest.mark.parametrize("kind", ["u1", "u2", "u4", "u8", "i4", "f2", "f8", "g"])
     def test_counts_of_every_type_are_read_under_both_names(self, kind, tmp_path):
         for name in ("rho", "intensity"):
-            np.savez(tmp_path / "a.npz", **COLUMNS, **{name: np.array([3, 1], kind)})
+            np.savez(tmp_path / "a.npz", **(COLUMNS | {name: np.array([3, 1], kind)}))
             assert read_events(tmp_path / "a.npz").rho.tolist() == [3, 1]
 
     OTHERS = (  # what another program may call intensity
@@ -451,20 +456,21 @@ class TestNumbers:
         np.savez(tmp_path / "a.npz", **(COLUMNS | {"t": [0.0, 0.5]}), intensity=[3, 1])
         recording = read_recording(tmp_path / "a.npz")
         assert recording.events.t.tolist() == [0, 500_000]
-        assert recording.warnings == ("its times from 0 to 1 were taken as seconds; --time-unit sets another unit",)
+        assert recording.warnings == ("its times from 0 to 1 were read as seconds; --time-unit sets another unit",)
         assert read_recording(tmp_path / "a.npz", time_unit="ms").events.t.tolist() == [0, 500]
 
     @pytest.mark.parametrize("t", [[0.0, 1.5], [-0.5, 0.5]])
     def test_other_times_with_fractions_need_their_unit(self, t, tmp_path):
         np.savez(tmp_path / "a.npz", **(COLUMNS | {"t": t}), intensity=[3, 1])
-        assert "has times with fractions and no unit" in refusal(tmp_path / "a.npz")
+        assert "has fractional times and no unit" in refusal(tmp_path / "a.npz")
 
     def test_whole_times_as_floats_are_microseconds(self, tmp_path):
         np.savez(tmp_path / "a.npz", **(COLUMNS | {"t": [0.0, 400.0]}), intensity=[3, 1])
         assert read_events(tmp_path / "a.npz").t.tolist() == [0, 400]
 
     def test_numbers_of_16_bytes_are_read(self, tmp_path):
-        np.savez(tmp_path / "a.npz", **{name: np.array(column, "g") for name, column in COLUMNS.items()})
+        wide: dict[str, Any] = {name: np.array(column, "g") for name, column in COLUMNS.items()}
+        np.savez(tmp_path / "a.npz", **wide)
         assert read_events(tmp_path / "a.npz").t.tolist() == [0, 4]
 
 
@@ -509,7 +515,8 @@ class TestMessages:
         refusal(tmp_path / "a.raw")
 
     def test_the_columns_of_arrays(self, tmp_path):
-        np.savez(tmp_path / "a.npz", **{f"{self.NAME}{number}": [1] for number in range(3)})
+        columns: dict[str, Any] = {f"{self.NAME}{number}": [1] for number in range(3)}
+        np.savez(tmp_path / "a.npz", **columns)
         np.save(tmp_path / "a.npy", np.zeros(1, [(f"{self.NAME[:90]}{number}", "i4") for number in range(40)]))
         scipy.io.savemat(tmp_path / "a.mat", {"A" * 31: [1], "B" * 31: [2]})
         with h5py.File(tmp_path / "a.h5", "w") as file:
@@ -522,13 +529,13 @@ class TestMessages:
         (tmp_path / "a.aedat").write_bytes(b"#!AER-DAT2.0\r\n" + (b"#" + b"a" * 99 + b"\n") * 80_000)
         start = time.monotonic()
         assert len(read_events(tmp_path / "a.aedat")) == 0
-        assert time.monotonic() - start < 5
+        assert time.monotonic() - start < 60, "not again and again from the start"
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])
 def test_a_polarity_is_true_or_false_whatever_byte_the_file_has(tmp_path, suffix):
     polarity = np.array([0, 5, 255, 1], np.uint8).view(np.bool_)
-    table = {"t": np.arange(4), "x": np.arange(4), "y": np.arange(4), "p": polarity}
+    table: dict[str, Any] = {"t": np.arange(4), "x": np.arange(4), "y": np.arange(4), "p": polarity}
     path = tmp_path / f"odd{suffix}"
     if suffix == ".npz":
         np.savez(path, **table)
@@ -548,14 +555,14 @@ def test_a_column_without_a_shape_is_refused(tmp_path):
     with h5py.File(path, "w") as file:
         for name in "xytp":
             file[f"events/{name}"] = h5py.Empty("<i8")
-    with pytest.raises(Event2VecError, match="holds nothing in"):
+    with pytest.raises(Event2VecError, match="has no data in"):
         read_events(path)
 
 
 def test_clusters_of_the_authors_have_times_from_0_to_1(tmp_path):
     path = tmp_path / "clusters.npz"
-    columns = {"t": [0.0, 0.25, 1.0], "x": [0.5, 1.0, 2.0], "y": [0, 0, 0], "p": [0, 1, 1], "intensity": [3, 1, 2]}
-    np.savez(path, **{name: np.array(column) for name, column in columns.items()})
+    columns: dict[str, Any] = {"t": [0.0, 0.25, 1.0], "x": [0.5, 1.0, 2.0], "y": [0, 0, 0], "p": [0, 1, 1]}
+    np.savez(path, **columns, intensity=[3, 1, 2])
     events = read_recording(path).events
     assert events.t.tolist() == [0, 250_000, 1_000_000]
     assert events.rho.tolist() == [3, 1, 2]

@@ -11,7 +11,7 @@ import pytest
 
 from event2vec import write_events
 from event2vec.errors import Busy, FileError
-from event2vec.locks import LOCK, own
+from event2vec.locks import LOCK, hold_shared, is_held, is_shared, own
 
 HOLD = """
 import sys
@@ -45,6 +45,7 @@ def holder(tmp_path):
     """Another process that holds the folder."""
     command = [sys.executable, "-c", HOLD, str(tmp_path / "folder")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
@@ -95,9 +96,9 @@ PLACES = {
     "a pipe": (pipe, "place: exists and is not a folder"),
     "a file": (lambda folder: Path(__file__), "exists and is not a folder"),
     "a link to nothing": (link_to_nothing, "place: exists and is not a folder"),
-    "below a link to nothing": (below_a_link_to_nothing, "below: cannot be made: File exists"),
+    "below a link to nothing": (below_a_link_to_nothing, "below: cannot be created: File exists"),
     "a device": (lambda folder: Path("/dev/null"), "/dev/null: exists and is not a folder"),
-    "where nothing can be made": (lambda folder: Path("/proc/run"), "/proc/run: cannot be made: No such file"),
+    "where nothing can be made": (lambda folder: Path("/proc/run"), "/proc/run: cannot be created: No such file"),
 }
 
 
@@ -112,13 +113,13 @@ def test_what_cannot_be_a_folder_is_refused_at_once(kind, tmp_path):
 def test_a_link_in_the_place_of_the_lock_is_not_followed(target, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / LOCK).symlink_to(tmp_path / target)
-    with pytest.raises(FileError, match=r"\.lock: is in the way of a lock"), own(tmp_path / "folder"):
+    with pytest.raises(FileError, match=r"\.lock: must be a regular file to serve as a lock"), own(tmp_path / "folder"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_a_recording_that_cannot_be_written_is_an_error_at_once(tmp_path, make_events):
-    with pytest.raises(FileError, match="cannot be made: No such file"):
+    with pytest.raises(FileError, match="cannot be created: No such file"):
         write_events("/proc/x.npz", make_events(10))
 
 
@@ -129,3 +130,33 @@ def test_processes_that_take_turns_never_meet(tmp_path):
     processes = [subprocess.Popen(command) for _ in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     assert (tmp_path / "counter").read_text() == "300"
+
+
+def test_who_works_in_a_folder_is_seen_without_disturbing(tmp_path):
+    folder = tmp_path / "folder"
+    assert not is_held(folder)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        before = (folder / LOCK).read_text()
+        assert is_held(folder)
+        assert (folder / LOCK).read_text() == before
+        process.kill()
+        process.wait()
+    assert (folder / LOCK).exists(), "a kill leaves the file"
+    assert not is_held(folder), "which means nothing"
+
+
+def test_readers_of_a_file_are_seen_until_the_last_has_ended(tmp_path):
+    path = tmp_path / "file"
+    assert not is_shared(path), "where nothing is"
+    path.touch()
+    assert not is_shared(path)
+    readers = [hold_shared(path) for _ in range(2)]
+    assert is_shared(path)
+    os.close(readers[0])
+    assert is_shared(path)
+    os.close(readers[1])
+    assert not is_shared(path)

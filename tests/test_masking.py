@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from event2vec.training.masking import SpanMask
+from event2vec.training.config import SpanMask
+from event2vec.training.masking import draw_spans
 
 
 def draw(mask, rows=400, length=1000, seed=0):
     valid = torch.ones(rows, length, dtype=torch.bool)
-    return mask.draw(valid, torch.Generator().manual_seed(seed))
+    return draw_spans(mask, valid, torch.Generator().manual_seed(seed))
 
 
 def test_the_expected_share_is_reached():
@@ -34,15 +35,15 @@ def test_spans_are_geometric_and_cut():
 
 def test_padding_is_never_hidden():
     valid = torch.arange(50) < torch.tensor([[50], [20], [0]])
-    hidden = SpanMask(share=0.9).draw(valid, torch.Generator().manual_seed(0))
+    hidden = draw_spans(SpanMask(share=0.9), valid, torch.Generator().manual_seed(0))
     assert hidden.any()
     assert not (hidden & ~valid).any()
-    assert SpanMask().draw(valid[:, :0], torch.Generator()).shape == (3, 0)
+    assert draw_spans(SpanMask(), valid[:, :0], torch.Generator()).shape == (3, 0)
 
 
 def test_spans_of_one_event_are_single_events():
     mask = SpanMask(share=0.2, length=1)
-    hidden = mask.draw(torch.ones(64, 500, dtype=torch.bool), torch.Generator().manual_seed(0))
+    hidden = draw_spans(mask, torch.ones(64, 500, dtype=torch.bool), torch.Generator().manual_seed(0))
     assert mask.expected_share == pytest.approx(0.2)
     assert hidden.float().mean().item() == pytest.approx(0.2, abs=0.01)
     assert (hidden[:, 1:] & hidden[:, :-1]).float().mean().item() == pytest.approx(0.04, abs=0.005), "independent"

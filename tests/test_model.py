@@ -20,6 +20,7 @@ from event2vec import (
     write_events,
 )
 from event2vec.data.seeding import seeded
+from event2vec.model.attention import ForgettingDirection
 from event2vec.model.classifier import TensorClassifier, count_parameters
 from event2vec.model.masked import MaskedEventModel, build_masked_model
 
@@ -41,6 +42,8 @@ TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=24, heads=2, blocks=2
         {"spatial": "lookup", "temporal": "sine"},
         {"heads": 1},
         {"heads": 4},
+        {"relative": True},
+        {"relative": True, "shared": False, "pooling": False},
     ],
     ids=str,
 )
@@ -54,6 +57,7 @@ def tiny(request):
 )
 def test_sizes_are_those_of_the_paper(recipe, shared, separate):
     assert count_parameters(build_model(PAPER[recipe])) == shared
+    assert count_parameters(build_model(replace(PAPER[recipe], relative=True))) == shared, "ours adds no weight"
     assert count_parameters(build_model(replace(PAPER[recipe], shared=False))) == separate
 
 
@@ -106,7 +110,8 @@ from event2vec import EventBatch, ModelConfig, Sensor, build_model
 sensor = Sensor(128, 128)
 batch = EventBatch.pad([make_recording(count, sensor=sensor) for count in (1024, 1000, 777, 64)])
 found = []
-for settings in ({}, {"pooling": False}, {"attention": "gated_linear"}, {"spatial": "lookup", "temporal": "sine"}):
+kinds = {"pooling": False}, {"attention": "gated_linear"}, {"spatial": "lookup", "temporal": "sine"}, {"relative": True}
+for settings in ({}, *kinds):
     model = randomise(build_model(ModelConfig(sensor=sensor, blocks=2, **settings)))
     with torch.no_grad():
         found += [model(batch), model(EventBatch.pad([batch.row(0)]))]
@@ -155,12 +160,15 @@ def test_starting_weights_follow_the_seed_alone():
 
 def test_forget_gates_start_where_the_settings_say():
     model = build_model(replace(TINY, forget_bias=7.0))
-    assert all((stage.blocks[0].attention.directions[0].forget_bias == 7).all() for stage in model.backbone.stages)
+    directions = [part for part in model.modules() if isinstance(part, ForgettingDirection)]
+    assert len(directions) == TINY.blocks
+    assert all((direction.forget_bias == 7).all() for direction in directions)
 
 
 def test_predict_answers_for_any_recording(make_events):
     model = randomise(build_model(TINY, class_names=["a", "b", "c"], sampling=Sampling(length=64)))
     answer = model.predict(make_events(500))
+    assert answer.label is not None
     assert answer.name == "abc"[answer.label]
     assert answer.scores.sum().item() == pytest.approx(1)
     assert torch.equal(model.predict(make_events(500)).scores, answer.scores), "the same draw each time"
@@ -170,6 +178,29 @@ def test_predict_answers_for_any_recording(make_events):
     assert large.scaled_from == Sensor(640, 480)
     with pytest.raises(Event2VecError, match="holds no events"):
         model.predict(make_events(0))
+
+
+def test_an_answer_below_the_confidence_asked_for_is_unknown(make_events):
+    model = randomise(build_model(TINY, class_names=["a", "b", "unknown"], sampling=Sampling(length=64)))
+    recordings = [make_events(300, seed=seed) for seed in range(8)]
+    answers = model.predict(recordings)
+    limit = sorted(answer.confidence for answer in answers)[4]
+    judged = model.predict(recordings, min_confidence=limit)
+    assert [answer.label is None for answer in judged].count(True) == 4
+    for answer, plain in zip(judged, answers, strict=True):
+        assert torch.equal(answer.scores, plain.scores), "the scores stay"
+        assert plain.unknown is None
+        if plain.confidence >= limit:
+            assert answer.name == plain.name
+            assert (answer.label, answer.unknown) == (plain.label, None)
+        else:
+            assert (answer.label, answer.name) == (None, "unknown")
+            assert answer.unknown == (
+                f"{plain.name} is the best class with {plain.confidence:.1%}, below the {limit:.1%} asked for"
+            )
+    for wrong in (-0.1, 1.5, float("nan")):
+        with pytest.raises(Event2VecError, match="min_confidence must be from 0 to 1, got"):
+            model.predict(recordings, min_confidence=wrong)
 
 
 def test_many_recordings_and_files_are_answered_as_each_alone(make_events, tmp_path):
@@ -224,7 +255,7 @@ def test_a_table_gives_the_same_answers(make_events):
 
 
 def test_another_sensor_is_refused(make_events):
-    with pytest.raises(ValueError, match=r"reads a sensor of 34x30, got a batch of 8x8"):
+    with pytest.raises(ValueError, match=r"reads events from a 34x30 sensor, got 8x8"):
         build_model(TINY)(EventBatch.pad([make_events(5, sensor=Sensor(8, 8))]))
 
 
@@ -233,12 +264,14 @@ def test_another_sensor_is_refused(make_events):
     [
         ({"dim": 18}, "dim must be a multiple of 4"),
         ({"dim": 8}, "at least 16"),
-        ({"blocks": 1, "drop_path": 0.1}, "with one block"),
+        ({"blocks": 1, "drop_path": 0.1}, "drop_path needs at least two blocks"),
         ({"dim": 20, "heads": 3}, "multiple of model.heads, got 20 and 3"),
         ({"dim": 20, "heads": 5}, "model.heads must be"),
         ({"blocks": 0}, "model.blocks must be at least 1, got 0"),
         ({"drop_path": 1.0}, "model.drop_path"),
-        ({"attention": "gated_linear", "forget_bias": 4.0}, "gated_linear has none"),
+        ({"attention": "gated_linear", "forget_bias": 4.0}, "gated_linear has no such gates"),
+        ({"attention": "gated_linear", "relative": True}, "model.relative needs model.attention forgetting"),
+        ({"heads": 4, "relative": True}, r"even width of at least 8, got model.dim / model.heads = 4"),
     ],
 )
 def test_settings_that_do_not_go_together_are_named(settings, message):
@@ -247,18 +280,20 @@ def test_settings_that_do_not_go_together_are_named(settings, message):
 
 
 def test_names_must_match_the_classes():
-    with pytest.raises(ValueError, match="3 classes apart, got 2 names"):
+    with pytest.raises(ValueError, match="has 3 classes, got 2 names"):
         build_model(TINY, class_names=["a", "b"])
 
 
-def test_hidden_events_are_answered_row_by_row(make_events):
-    model = randomise(build_masked_model(replace(TINY, pooling=False)))
+@pytest.mark.parametrize("relative", [False, True])
+def test_hidden_events_are_answered_row_by_row(make_events, relative):
+    model = randomise(build_masked_model(replace(TINY, pooling=False, relative=relative)))
     batch = EventBatch.pad([make_events(30), make_events(20, seed=1)])
     hidden = torch.zeros(2, 30, dtype=torch.bool)
     hidden[0, 3], hidden[1, 5:7] = True, True
     answers = model(batch, hidden)
     assert answers.shape == (3, 3)
-    moved = replace(batch, x=torch.where(hidden, 33 - batch.x, batch.x), p=batch.p ^ hidden)
+    x, y = torch.where(hidden, 33 - batch.x, batch.x), torch.where(hidden, 29 - batch.y, batch.y)
+    moved = replace(batch, x=x, y=y, p=batch.p ^ hidden)
     assert torch.equal(model(moved, hidden), answers), "what is hidden cannot be seen"
     seen = replace(batch, x=torch.where(batch.valid & ~hidden, 33 - batch.x, batch.x))
     assert not torch.allclose(model(seen, hidden), answers)
@@ -280,7 +315,7 @@ def batch(count, length):
     return EventBatch.pad(rows)
 def columns(batch):
     return batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid
-for settings in ({}, {"pooling": False}, {"attention": "gated_linear", "pooling": False}):
+for settings in ({}, {"pooling": False}, {"attention": "gated_linear", "pooling": False}, {"relative": True}):
     model = build_model(ModelConfig(sensor=sensor, classes=3, dim=16, hidden=24, blocks=2, **settings)).eval()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(batch(2, 40)), model(batch(2, 40)), atol=1e-5, rtol=1e-4)

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from event2vec.errors import Event2VecError, FileError
-from event2vec.names import check_class_names, printable, shown
+from event2vec.names import check_class_names, counted, excerpt, nearest, printable, shorten, shown
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,28 @@ def test_names_that_classes_cannot_have(names, message):
     with pytest.raises(ValueError, match=message):
         check_class_names(names)
     check_class_names(["$x^", "[red]", "手", "می\u200cکنم", "a b"])
+
+
+def test_what_is_shown_stays_short_with_all_its_escapes():
+    assert len(excerpt("\0" * 500, 60)) <= 63
+    assert len(shown("\0" * 500)) <= 103
+
+
+def test_a_number_agrees_with_its_noun():
+    assert [counted(number, "recording") for number in (0, 1, 1200)] == [
+        "0 recordings",
+        "1 recording",
+        "1,200 recordings",
+    ]
+    assert [counted(number, "class", "classes") for number in (1, 2)] == ["1 class", "2 classes"]
+
+
+def test_a_similar_name_is_suggested_and_a_different_one_is_not():
+    assert nearest("trian", ["train", "evaluate"]) == " (did you mean train?)"
+    assert nearest("zebra", ["train", "evaluate"]) == ""
+    assert nearest("t" * 10**7, ["train"]) == "", "a long name takes no time"
+
+
+def test_text_is_cut_only_if_it_is_too_long():
+    assert shorten("a" * 10, 10) == "a" * 10
+    assert shorten("a" * 11, 10) == "a" * 10 + "..."

@@ -10,13 +10,27 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import assert_same, make_recording
+from conftest import SMALL, assert_same, make_recording
 
+import event2vec.data.parts as parts
 import event2vec.data.prepare as module
-from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_events, open_dataset, write_events
+from event2vec import (
+    Event2VecError,
+    EventBatch,
+    EventStore,
+    ModelConfig,
+    Sampling,
+    Sensor,
+    build_model,
+    cluster_events,
+    open_dataset,
+    write_events,
+)
 from event2vec.atomic import SUFFIX
-from event2vec.data.prepare import cache_folder, open_for_training, prepare
+from event2vec.data.datasets import open_splits
+from event2vec.data.prepare import prepare
 from event2vec.errors import Event2VecWarning
+from event2vec.progress import Progress
 
 
 @pytest.fixture
@@ -33,22 +47,45 @@ def both(root, **options):
     return [open_dataset("folder", root, split, **options) for split in ("train", "test")]
 
 
+class Called(Progress):
+    """Notes how much is done, and calls a function with it."""
+
+    def __init__(self, call=lambda done: None):
+        self.call, self.stages, self.seen = call, [], []
+
+    def start(self, title, total=None):
+        self.stages.append((title, total))
+
+    def advance(self, done, note=""):
+        self.seen.append(done)
+        self.call(done)
+
+
+def stop_at(count):
+    def stop(done):
+        if done >= count:
+            raise KeyboardInterrupt
+
+    return Called(stop)
+
+
 def test_a_store_holds_every_recording_in_order(root, tmp_path):
     datasets = both(root)
-    told = []
-    report = prepare(datasets, tmp_path / "store", progress=lambda done, total: told.append((done, total)))
+    progress = Called()
+    report = prepare(datasets, tmp_path / "store", progress=progress)
     store = report.store
     assert store.sources == datasets[0].sources + datasets[1].sources
     assert store.splits == ("train",) * 12 + ("test",) * 4
     assert (store.classes, store.sensor) == (("left", "right"), Sensor(34, 30))
     assert_same(store.split("test")[2][0], datasets[1][2][0])
-    assert (told[0], told[-1]) == ((0, 16), (16, 16))
+    assert progress.stages == [("preparing folder", 16)]
+    assert progress.seen == list(range(17))
     assert report.rejected == ()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("store", ".store"))] == ["store"]
 
 
 def test_the_number_of_workers_changes_nothing(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PARTS", 5)
+    monkeypatch.setattr(parts, "PARTS", 5)
     (root / "left" / "broken.npz").write_bytes(b"PK\x03\x04 no more")
     for workers in (1, 3):
         prepare(both(root), tmp_path / f"store{workers}", workers)
@@ -67,11 +104,12 @@ def test_what_cannot_be_used_is_listed_and_the_rest_goes_on(root, tmp_path, make
     (root / "right" / "cut.bin").write_bytes(bytes([1, 2, 0x80, 0, 5, 9]))  # declares 34x34, as N-MNIST has
     report = prepare(both(root), tmp_path / "store")
     reasons = {note.source: note.message for note in report.rejected}
-    assert set(reasons) == {"left/broken.npz", "left/empty.npz", "left/other.npz", "right/cut.bin"}
-    assert "Is the file whole" in reasons["left/broken.npz"]
+    assert set(reasons) == {"left/broken.npz", "left/empty.npz"}
+    assert "Is the file complete" in reasons["left/broken.npz"]
+    assert "broken.npz" not in reasons["left/broken.npz"], "the recording is named once"
     assert reasons["left/empty.npz"] == "holds no events"
-    assert reasons["left/other.npz"] == "was made with a sensor of 50x50, and the store is for 34x30"
-    assert len(report.store) == 16
+    assert len(report.store) == 18, "recordings of other sensors are scaled"
+    assert report.store.facts["scaled"] == {"50x50": 1, "34x34": 1}
     with (tmp_path / "store" / "rejected.csv").open() as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["source", "split", "reason"]
@@ -95,14 +133,14 @@ def test_one_file_that_names_its_sensor_does_not_outvote_many_that_do_not(tmp_pa
         (tmp_path / "data" / "a" / f"{number}.txt").write_text("0 99 99 1\n5 0 0 0\n")
     (tmp_path / "data" / "a" / "digit.bin").write_bytes(bytes([1, 2, 0x80, 0, 5]))
     report = prepare(both(tmp_path / "data"), tmp_path / "store")
-    assert (report.store.sensor, len(report.store)) == (Sensor(100, 100), 9)
-    assert [note.source for note in report.rejected] == ["a/digit.bin"]
+    assert (report.store.sensor, len(report.store)) == (Sensor(100, 100), 10)
+    assert report.store.facts["scaled"] == {"34x34": 1}
 
 
 def test_a_folder_of_the_users_is_not_removed(root, tmp_path):
     (tmp_path / "store.partial").mkdir()
     (tmp_path / "store.partial" / "thesis.tex").touch()
-    with pytest.raises(Event2VecError, match="is in the way"):
+    with pytest.raises(Event2VecError, match="is not a folder of unfinished parts"):
         prepare(both(root), tmp_path / "store")
     assert (tmp_path / "store.partial" / "thesis.tex").exists()
 
@@ -125,25 +163,20 @@ def test_nothing_to_use_is_an_error_with_the_first_reason(tmp_path):
     for number in range(3):
         (tmp_path / "data" / "a" / f"{number}.txt").write_text("not events\n")
     with pytest.raises(
-        Event2VecError, match=r"nothing in folder could be used\. The first of 3:.*begins with 'not events'"
+        Event2VecError, match=r"no recording of folder could be used\. The first of 3:.*begins with 'not events'"
     ):
         prepare(both(tmp_path / "data"), tmp_path / "store")
     assert not (tmp_path / "store").exists()
 
 
 def test_finished_parts_are_not_read_again(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PARTS", 4)
+    monkeypatch.setattr(parts, "PARTS", 4)
     read = []
-
-    def stop_at_nine(done, total):
-        if done >= 8:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        prepare(both(root), tmp_path / "store", progress=stop_at_nine)
+        prepare(both(root), tmp_path / "store", progress=stop_at(8))
     assert not (tmp_path / "store").exists()
-    work = module._work
-    monkeypatch.setattr(module, "_work", lambda task: read.append(task.start) or work(task))
+    write = parts.write_part
+    monkeypatch.setattr(module, "write_part", lambda part: read.append(part.start) or write(part))
     store = prepare(both(root), tmp_path / "store").store
     assert read == [8, 0], "two of four parts were left to do"
     prepare(both(root), tmp_path / "other")
@@ -154,12 +187,8 @@ def test_finished_parts_are_not_read_again(root, tmp_path, monkeypatch):
 def test_parts_of_other_work_are_not_used(root, tmp_path, monkeypatch, make_events):
     from event2vec import write_events
 
-    def stop(done, total):
-        if done:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        prepare(both(root), tmp_path / "store", progress=stop)
+        prepare(both(root), tmp_path / "store", progress=stop_at(1))
     write_events(root / "left" / "0.npz", make_events(99))
     store = prepare(both(root), tmp_path / "store").store
     assert 99 in store.lengths.tolist()
@@ -171,12 +200,21 @@ def test_a_finished_store_is_opened_and_another_one_not_overwritten(root, tmp_pa
     first = prepare(both(root), tmp_path / "store")
     assert prepare(both(root), tmp_path / "store").store.sources == first.store.sources
     write_events(root / "left" / "new.npz", make_events(5))
-    with pytest.raises(Event2VecError, match="exists already, from other data"):
+    with pytest.raises(Event2VecError, match="exists already, made from other data"):
         prepare(both(root), tmp_path / "store")
 
 
+def test_a_folder_with_other_files_is_refused_and_stays(root, tmp_path):
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "notes.txt").write_text("mine")
+    with pytest.raises(Event2VecError, match=r"store: exists already and is not a store\. Choose another --out"):
+        prepare(both(root), tmp_path / "store")
+    assert [path.name for path in tmp_path.glob("store*")] == ["store"], "nothing was prepared first"
+    assert (tmp_path / "store" / "notes.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("left", [[], [".lock"], [".lock", f".plan.0123abcd{SUFFIX}/.lock"]])
-def test_a_kill_before_the_plan_was_written_is_not_in_the_way(root, tmp_path, left):
+def test_a_kill_before_the_plan_was_written_does_no_harm(root, tmp_path, left):
     (tmp_path / "store.partial").mkdir()
     for name in left:
         (tmp_path / "store.partial" / name).parent.mkdir(exist_ok=True)
@@ -185,20 +223,16 @@ def test_a_kill_before_the_plan_was_written_is_not_in_the_way(root, tmp_path, le
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "store"]
 
 
-def test_a_folder_of_somebody_else_is_in_the_way_and_stays(root, tmp_path):
+def test_a_folder_of_somebody_else_is_refused_and_stays(root, tmp_path):
     (tmp_path / "store.partial" / "thesis").mkdir(parents=True)
-    with pytest.raises(Event2VecError, match="is in the way"):
+    with pytest.raises(Event2VecError, match="is not a folder of unfinished parts"):
         prepare(both(root), tmp_path / "store")
     assert [path.name for path in (tmp_path / "store.partial").iterdir()] == ["thesis"]
 
 
 def test_a_kill_while_the_parts_were_removed_leaves_nothing_in_the_end(root, tmp_path):
-    def stop(done, total):
-        if done == 12:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        prepare(both(root), tmp_path / "store", progress=stop)
+        prepare(both(root), tmp_path / "store", progress=stop_at(12))
     (tmp_path / "store.partial").rename(tmp_path / "parts")
     prepare(both(root), tmp_path / "store")
     (tmp_path / "parts").rename(tmp_path / "store.partial")
@@ -211,9 +245,10 @@ def other_process(tmp_path, root):
     """Another process that prepares the same, and has begun."""
     for number in range(8, 300):
         os.link(root / "left" / "0.npz", root / "left" / f"{number}.npz")
-    command = [sys.executable, "-m", "event2vec", "prepare", "folder", "--root", root, "--out", tmp_path / "store"]
+    command = [sys.executable, "-m", "event2vec", "prepare", "folder", "--data", root, "--out", tmp_path / "store"]
     with subprocess.Popen(list(map(str, [*command, "--workers", "1"])), stderr=subprocess.DEVNULL) as process:
         while not any(tmp_path.glob("store.partial/train-*")):
+            assert process.poll() is None, "it ended before it had prepared anything"
             time.sleep(0.001)
         process.send_signal(signal.SIGSTOP)
         yield process
@@ -221,31 +256,28 @@ def other_process(tmp_path, root):
 
 
 def test_a_store_that_another_process_prepares_is_waited_for(other_process, root, tmp_path):
-    told = []
-
-    def let_it_end(done, total):
-        told.append((done, total))
-        other_process.send_signal(signal.SIGCONT)
+    progress = Called(lambda done: other_process.send_signal(signal.SIGCONT))
 
     with pytest.warns(
         Event2VecWarning, match=f"in use by process {other_process.pid} on .* since .*; wait for it to finish"
     ):
-        store = prepare(both(root), tmp_path / "store", progress=let_it_end).store
+        store = prepare(both(root), tmp_path / "store", progress=progress).store
     assert other_process.wait() == 0, "its work was not taken from it"
     assert len(store) == 308
-    assert 0 < told[0][0] < told[0][1] == 308, "what the other has done is shown"
+    assert progress.stages == [("preparing folder", 308)]
+    assert 0 < progress.seen[0] < 308, "what the other has done is shown"
 
 
 def test_what_another_process_prepares_is_taken_over_when_it_is_killed(other_process, root, tmp_path, monkeypatch):
-    read, work = [], module._work
-    monkeypatch.setattr(module, "_work", lambda task: read.append(task.folder.name) or work(task))
+    read, write = [], parts.write_part
+    monkeypatch.setattr(module, "write_part", lambda part: read.append(part.folder.name) or write(part))
 
-    def kill_it(done, total):
+    def kill_it(done):
         other_process.kill()
         other_process.wait()
 
     with pytest.warns(Event2VecWarning, match="in use by process"):
-        store = prepare(both(root), tmp_path / "store", progress=kill_it).store
+        store = prepare(both(root), tmp_path / "store", progress=Called(kill_it)).store
     assert len(store) == 308
     assert "train-00000000" not in read, "the part that it had finished is not read again"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "store"]
@@ -260,7 +292,7 @@ def test_a_store_of_other_data_that_another_process_prepares_is_refused(other_pr
 def test_a_full_disk_is_named_and_the_same_command_goes_on(root, small_disk, capfd):
     for number in range(8, 20):
         write_events(root / "left" / f"{number}.npz", make_recording(10_000, seed=number))
-    arguments = ["prepare", "folder", "--root", root, "--out", small_disk.folder / "store", "--workers", "2"]
+    arguments = ["prepare", "folder", "--data", root, "--out", small_disk.folder / "store", "--workers", "2"]
     command = [sys.executable, "-m", "event2vec", *map(str, arguments)]
     assert subprocess.run(command, check=False).returncode == 2
     said = capfd.readouterr().err.splitlines()[-1]
@@ -270,14 +302,6 @@ def test_a_full_disk_is_named_and_the_same_command_goes_on(root, small_disk, cap
     small_disk.grow()
     subprocess.run(command, check=True)
     assert len(EventStore.open(small_disk.folder / "store")) == 28
-
-
-def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
-    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path
-    monkeypatch.delenv("EVENT2VEC_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "event2vec"
 
 
 def test_recordings_of_several_cameras_make_a_data_set_for_a_common_sensor(shared_data, tmp_path):
@@ -290,41 +314,11 @@ def test_recordings_of_several_cameras_make_a_data_set_for_a_common_sensor(share
     assert report.store.sensor == Sensor(240, 180)
 
 
-def test_training_data_is_found_again_and_clustered_once(tmp_path, make_events, monkeypatch):
-    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
-    recordings = [(make_events(60, seed=index), index % 2) for index in range(6)]
-    raw = EventStore.create(
-        tmp_path / "raw",
-        recordings,
-        sensor=recordings[0][0].sensor,
-        classes=["a", "b"],
-        splits=["train"] * 4 + ["test"] * 2,
-    )
-    random = open_for_training(raw.folder, "folder", Sampling(length=16)).store
-    assert random.folder == raw.folder, "random events are drawn from the store as it is"
-    clusters = Sampling(method="clusters", length=16)
-    clustered = open_for_training(raw.folder, "folder", clusters).store
-    assert clustered.folder.parent == tmp_path / "cache"
-    assert (clustered.splits, clustered.classes) == (raw.splits, raw.classes)
-    assert clustered.labels.tolist() == raw.labels.tolist()
-    assert all(len(events) <= 16 and events.rho.sum() == 60 for events, _ in (clustered[index] for index in range(6)))
-    again = open_for_training(raw.folder, "folder", clusters).store
-    assert again.folder == clustered.folder
-    assert open_for_training(clustered.folder, "folder", clusters).store.folder == clustered.folder
-    with pytest.raises(Event2VecError, match="--data is missing"):
-        open_for_training(None, "nmnist", clusters)
-
-
 def test_sets_of_clusters_are_made_of_recordings_to_train_on(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "PARTS", 2)  # several recordings in each part
+    monkeypatch.setattr(parts, "PARTS", 2)  # several recordings in each part
     one = prepare(both(root), tmp_path / "one", clusters=8).store
     three = prepare(both(root), tmp_path / "three", clusters=8, clusterings=3).store
-    assert {split: three.splits.count(split) for split in set(three.splits)} == {
-        "train": 12,
-        "train 2": 12,
-        "train 3": 12,
-        "test": 4,
-    }
+    assert three.splits == ("train",) * 12 + ("test",) * 4, "each recording once"
     first, *others = three.sets("train")
     for index in range(12):
         assert_same(first[index][0], one.split("train")[index][0])
@@ -337,41 +331,56 @@ def test_sets_of_clusters_are_made_of_recordings_to_train_on(root, tmp_path, mon
     assert len(three.sets("test")) == 1
 
 
-def test_a_recording_of_another_sensor_is_rejected_once_with_all_its_sets(root, tmp_path, make_events, monkeypatch):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_recording_of_another_sensor_is_scaled_before_it_is_clustered(
+    root, tmp_path, make_events, monkeypatch, workers
+):
     from event2vec import write_events
 
-    monkeypatch.setattr(module, "PARTS", 2)
+    monkeypatch.setattr(parts, "PARTS", 2)
     before = prepare(both(root), tmp_path / "before", clusters=8, clusterings=2).store.sets("train")
-    stranger = before[0].sources[1]
-    write_events(root / stranger, replace(make_events(30), sensor=Sensor(64, 64)))
-    report = prepare(both(root), tmp_path / "store", clusters=8, clusterings=2)
-    assert [(note.source, note.split) for note in report.rejected] == [(stranger, "train")]
+    stranger, other = before[0].sources[1], make_events(30, sensor=Sensor(64, 64))
+    write_events(root / stranger, other)
+    report = prepare(both(root), tmp_path / "store", workers, clusters=8, clusterings=2)
+    assert report.rejected == ()
+    assert report.store.facts["scaled"] == {"64x64": 1}
     after = report.store.sets("train")
     assert len(after) == 2
     for old, new in zip(before, after, strict=True):
-        assert new.sources == (old.sources[0], *old.sources[2:])
-        for index in range(1, len(new)):
-            assert_same(new[index][0], old[index + 1][0])
+        assert (new.sources, new.sensor) == (old.sources, SMALL)
+        for index in range(len(new)):
+            if index != 1:
+                assert_same(new[index][0], old[index][0])
+    assert_same(after[0][1][0], cluster_events(other.on_sensor(SMALL), 8))
+    raw = prepare(both(root), tmp_path / "raw").store
+    assert_same(raw.split("train")[1][0], other.on_sensor(SMALL))
 
 
-def test_sets_of_clusters_are_made_anew_from_the_first(root, tmp_path, monkeypatch):
-    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
-    sets = prepare(both(root), tmp_path / "sets", clusters=8, clusterings=2).store
-    few = Sampling(method="clusters", length=4)
-    fewer = open_for_training(sets.folder, "folder", few, clusterings=3).store
-    assert [len(one) for one in fewer.sets("train")] == [12, 12, 12]
-    assert_same(fewer.split("train")[5][0], cluster_events(sets.split("train")[5][0], 4))
-    assert fewer.splits.count("test") == 4
-    assert open_for_training(fewer.folder, "folder", few, clusterings=9).store.folder == fewer.folder, "has its own"
+def test_files_that_name_no_sensor_are_read_alike_in_training_and_prediction(tmp_path):
+    """Most name 34x34. Of the others, those whose events are on it stay as they are, and larger ones are scaled."""
+    from event2vec import write_events
 
-
-def test_clusters_keep_splits_of_other_names(tmp_path, make_events, monkeypatch):
-    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
-    recordings = [(make_events(60, seed=index), 0) for index in range(3)]
-    names = {"sensor": recordings[0][0].sensor, "classes": ["a"], "splits": ["train", "valid", "train 7"]}
-    raw = EventStore.create(tmp_path / "raw", recordings, **names)
-    few = open_for_training(raw.folder, "folder", Sampling(method="clusters", length=8), clusterings=2).store
-    assert few.splits == ("train", "train 2", "valid", "train 7")
+    places = {"a/small.csv": Sensor(20, 12), "b/large.csv": Sensor(50, 40)}
+    for name in ("a", "b"):
+        for number in range(3):
+            write_events(tmp_path / name / f"{number}.npz", make_recording(60, number, sensor=Sensor(34, 34)))
+    for name, sensor in places.items():
+        rows = [f"{x:.0f},{y:.0f},{t},{p:d}" for x, y, t, p, _ in make_recording(60, 9, sensor=sensor).numpy()]
+        (tmp_path / name).write_text("\n".join(["x,y,t,p", *rows, ""]))
+    store = prepare(open_splits("folder", tmp_path), tmp_path.with_name("store"), clusters=8).store
+    assert store.sensor == Sensor(34, 34)
+    assert sum(store.facts["scaled"].values()) == 1
+    model = build_model(
+        ModelConfig(sensor=store.sensor, classes=2, dim=16, hidden=16, heads=2, blocks=1, pooling=False),
+        sampling=Sampling(method="clusters", length=8),
+    ).eval()
+    for name in places:
+        index = store.sources.index(name)
+        with torch.no_grad():
+            trained_on = model(EventBatch.pad([store[index][0]])).softmax(-1)[0]
+        answer = model.predict(tmp_path / name)
+        torch.testing.assert_close(answer.scores, trained_on)
+        assert (answer.scaled_from is None) == (name == "a/small.csv")
 
 
 @pytest.mark.parametrize(("clusters", "clusterings"), [(8, 0), (None, 2)])
@@ -401,14 +410,46 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_whatever_is_in_the_way_is_one_error_and_stays(root, tmp_path, way):
+def test_whatever_has_the_name_of_the_parts_is_one_error_and_stays(root, tmp_path, way):
     WAYS[way](tmp_path / "store.partial")
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(Event2VecError, match=r"store\.partial: is in the way: .* Move it or choose another --out"):
+    with pytest.raises(
+        Event2VecError,
+        match=r"store\.partial: exists already and is not a folder of .*\. Move it or choose another --out",
+    ):
         prepare(both(root), tmp_path / "store")
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_seeding_without_clusters_is_refused(root, tmp_path):
-    with pytest.raises(Event2VecError, match=r"^--seeding needs --clusters$"):
+    with pytest.raises(Event2VecError, match=r"^--seeding requires --clusters$"):
         prepare(both(root), tmp_path / "store", seeding="plain")
+
+
+def test_every_file_is_looked_at_once(root, tmp_path, monkeypatch):
+    """For the plan: on a network drive each look takes a while."""
+    from event2vec.data.datasets.dataset import FileDataset
+
+    looked, fingerprint = [], FileDataset.fingerprint
+    monkeypatch.setattr(
+        FileDataset, "fingerprint", lambda self, index: looked.append(self.sources[index]) or fingerprint(self, index)
+    )
+    store = prepare(both(root), tmp_path / "store").store
+    assert looked == list(store.sources)
+
+
+def test_clusters_and_what_is_short_enough_are_in_one_type_from_the_start(root, tmp_path):
+    store = prepare(both(root), tmp_path / "store", clusters=23).store
+    types = {name: column.dtype for name, column in store.columns.items()}
+    assert types == {"x": "<f4", "y": "<f4", "t": "<u4", "p": "bool", "rho": "<f4"}
+    datasets = both(root)
+    for index in range(12):
+        events, _ = datasets[0][index]
+        assert_same(store[index][0], cluster_events(events, 23))
+
+
+def test_a_data_set_without_recordings_is_an_error(root, tmp_path):
+    none = replace(both(root)[0], sources=(), labels=(), paths=())
+    with pytest.raises(Event2VecError, match="the data set folder has no recordings"):
+        prepare([none], tmp_path / "store")
+    assert not list(tmp_path.glob("store*"))

@@ -8,8 +8,9 @@ import torch
 from conftest import SMALL, make_recording, randomise
 
 from event2vec import Event2VecError, EventBatch, EventStore, ModelConfig, Sampling, build_model
-from event2vec.evaluation.probe import HeadTraining, _Told, extract, fit_logistic, probe, standardise, train_heads
+from event2vec.evaluation.probe import HeadTraining, extract, fit_logistic, probe, standardise, train_heads
 from event2vec.model.heads import mean_over_valid
+from event2vec.progress import Progress
 
 QUICK = HeadTraining(epochs=8, steps=20, learning_rate=0.02)
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=2)
@@ -32,8 +33,7 @@ def store(tmp_path_factory):
 @pytest.mark.parametrize("pooling", [True, False])
 def test_the_deepest_features_are_those_of_the_head(store, pooling):
     model = randomise(build_model(replace(TINY, pooling=pooling)))
-    told = _Told(lambda done, total: None, len(store), 0, 1)
-    raw, tokens, deepest = extract(model, store, Sampling(length=64), [None, 0, 2], 0, told)
+    raw, tokens, deepest = extract(model, store, Sampling(length=64), [None, 0, 2], 0)
     batch = EventBatch.pad([store[index][0] for index in range(len(store))])
     with torch.no_grad():
         expected = mean_over_valid(*model.backbone(model.embed(batch), batch.valid))
@@ -44,22 +44,27 @@ def test_the_deepest_features_are_those_of_the_head(store, pooling):
     assert {part.dtype for part in (raw, tokens, *standardise(deepest, tokens))} == {np.dtype(np.float32)}, "memory"
 
 
+class Told(Progress):
+    def __init__(self):
+        self.stages, self.done = [], []
+
+    def start(self, title, total=None):
+        self.stages.append((title, total))
+
+    def advance(self, done, note=""):
+        self.done.append(done)
+
+
 def test_what_is_linearly_separable_is_separated(store):
-    told = []
-    rows = probe(
-        randomise(build_model(TINY)),
-        store,
-        Sampling(length=20),
-        [0, 1],
-        2,
-        lambda done, total: told.append((done, total)),
-        QUICK,
-    )
+    told = Told()
+    rows = probe(randomise(build_model(TINY)), store, Sampling(length=20), [0, 1], 2, told, QUICK)
     assert [(row.features, row.blocks) for row in rows] == [("raw events", None), ("event2vec", 0), ("event2vec", 1)]
     assert rows[0].trained.accuracy > 0.9
     assert rows[0].logistic.accuracy > 0.9
     assert all(len(row.trained.accuracies) == len(row.logistic.accuracies) == 2 for row in rows)
-    assert told[-1] == (80, 80)
+    splits = [("extracting features", 30), ("extracting features", 10)]
+    assert told.stages == [("probing", 2), *splits * 2]
+    assert told.done[-1] == 2
 
 
 def test_clusters_need_one_repeat_and_depths_must_exist(store):

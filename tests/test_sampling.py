@@ -4,8 +4,8 @@ import pytest
 import torch
 from conftest import assert_same
 
-from event2vec import sample_uniform
-from event2vec.data.sampling import draw_positions
+from event2vec import Sampling, sample_uniform
+from event2vec.data.uniform import draw_positions
 
 
 def seeded(seed):
@@ -48,3 +48,15 @@ def test_each_position_is_equally_likely(count, length):
 def test_more_than_there_are_cannot_be_drawn():
     with pytest.raises(ValueError, match="11 different positions from 10"):
         draw_positions(10, 11, seeded(0))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "clusters", "clusterings": 0}, "sampling.clusterings must be at least 1, got 0"),
+        ({"clusterings": 2}, "sampling.clusterings above 1 requires sampling.method clusters, got 2"),
+    ],
+)
+def test_sets_of_clusters_need_clusters(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Sampling(**settings)

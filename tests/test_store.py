@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,10 @@ import torch
 from conftest import assert_same
 from torch.utils.data import DataLoader
 
-from event2vec import Event2VecError, Events, EventStore, Sensor, collate, sample_uniform
-from event2vec.data.store import StoreWriter
+from event2vec import Event2VecError, Events, EventStore, Sampling, Sensor, collate, sample_uniform
+from event2vec.data.batches import sets_of
+from event2vec.data.store_layout import CENTRES
+from event2vec.data.store_writer import StoreWriter
 
 NUMPY = b"\x93NUMPY\x01\x00\x28\x23"  # and a header of 9,000 bytes
 
@@ -79,14 +82,93 @@ def test_splits_and_subsets_show_their_recordings(store):
         store.split("valid")
 
 
-def test_sets_of_a_split_hold_the_same_recordings(make_events, tmp_path):
-    recordings = [(make_events(9, seed=index), 0) for index in range(4)]
-    names = {"sensor": recordings[0][0].sensor, "classes": ["a"], "splits": ["train", "train 2", "train", "train 2"]}
-    store = EventStore.create(tmp_path / "store", recordings, sources=["one", "one", "two", "two"], **names)
-    assert [one.rows.tolist() for one in store.sets("train")] == [[0, 2], [1, 3]]
-    other = EventStore.create(tmp_path / "other", recordings, sources=["one", "two", "two", "one"], **names)
-    with pytest.raises(Event2VecError, match="other recordings in 'train 2' than in 'train'"):
-        other.sets("train")
+@pytest.fixture
+def sets(make_events, tmp_path):
+    """Three sets of clusters of each of two recordings to train on, and one to test on."""
+    recordings = [(make_events(5 + row, seed=row), int(row > 3)) for row in range(7)]
+    splits = ["train"] * 3 + ["test"] + ["train"] * 3
+    names = {"sensor": recordings[0][0].sensor, "classes": ["a", "b"], "splits": splits, "sets": [0, 1, 2, 0, 0, 1, 2]}
+    return EventStore.create(tmp_path / "sets", recordings, **names)
+
+
+def test_a_store_shows_each_recording_once_and_its_sets_on_request(sets):
+    assert (len(sets), sets.splits, sets.sources) == (3, ("train", "test", "train"), ("0", "3", "4"))
+    assert sets.split("train").lengths.tolist() == [5, 9]
+    first, *others = sets.sets("train")
+    assert first.rows.tolist() == sets.split("train").rows.tolist()
+    assert [one.lengths.tolist() for one in others] == [[6, 10], [7, 11]]
+    assert all((one.sources, one.labels.tolist()) == (("0", "4"), [0, 1]) for one in (first, *others))
+    assert [len(one) for one in sets.sets("test")] == [1]
+
+
+def test_some_recordings_of_a_store_have_their_own_sets(sets):
+    last = sets.subset([2, 1])
+    assert [one.lengths.tolist() for one in last.sets("train")] == [[9], [10], [11]]
+    assert [one.lengths.tolist() for one in sets.sets("train")[1].sets("train")] == [[5, 9], [6, 10], [7, 11]]
+    again = pickle.loads(pickle.dumps(sets.sets("train")[2]))
+    assert_same(again[1][0], sets.sets("train")[2][1][0])
+
+
+def test_random_events_are_drawn_from_the_first_set(sets):
+    assert [one.lengths.tolist() for one in sets_of(sets, Sampling())] == [[5, 9]]
+    assert len(sets_of(sets, Sampling(method="clusters"))) == 3
+
+
+def test_recordings_with_different_numbers_of_sets_are_named(make_events, tmp_path):
+    recordings = [(make_events(9, seed=index), 0) for index in range(3)]
+    store = EventStore.create(tmp_path / "store", recordings, sensor=(34, 30), classes=["a"], sets=[0, 1, 0])
+    with pytest.raises(Event2VecError, match="has 1 to 2 sets of clusters per recording in 'train'"):
+        store.sets("train")
+
+
+@pytest.mark.parametrize(("sets", "sources"), [([1], "a"), ([0, 2], "aa"), ([0, 1], "ab")])
+def test_a_set_must_follow_the_one_before_it(make_events, tmp_path, sets, sources):
+    recordings = [(make_events(9), 0) for _ in sets]
+    with pytest.raises(ValueError, match=r"set \d of a recording must follow its set \d"):
+        EventStore.create(
+            tmp_path / "store", recordings, sensor=(34, 30), classes=["a"], sets=sets, sources=list(sources)
+        )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: np.save(folder / "sets.npy", np.array([1, 2, 3, 0, 0, 1, 2])),
+        lambda folder: np.save(folder / "sets.npy", np.array([0, 1, 2, 3, 0, 1, 2])),
+        lambda folder: np.save(folder / "sets.npy", np.array([0, 1, 2, 0, -1, 1, 2])),
+        lambda folder: np.save(folder / "labels.npy", np.array([0, 0, 1, 0, 1, 1, 1])),
+        lambda folder: edit(sources=list("aaabccd"))(folder / "store.json"),
+        lambda folder: edit(splits=["train"] * 3 + ["test"] * 2 + ["train"] * 2)(folder / "store.json"),
+    ],
+)
+def test_sets_that_do_not_belong_to_their_recordings_are_damage(sets, change):
+    change(sets.folder)
+    with pytest.raises(Event2VecError, match="its sets of clusters do not match its recordings"):
+        EventStore.open(sets.folder)
+
+
+def test_a_store_of_clusters_is_written_in_its_final_types(make_events, tmp_path):
+    """A recording that is short enough stays as it is, in whole pixels, and comes before the first centre."""
+    short = make_events(5)
+    with StoreWriter(tmp_path / "store", sensor=short.sensor, classes=["a"], types=CENTRES) as writer:
+        writer.append(short, 0, "train", "x")
+        size = {name: column.path.stat().st_ino for name, column in writer.columns.items()}
+        centres = Events.from_arrays([0.5], [1.5], [0], [True], sensor=short.sensor, rho=[2])
+        writer.append(centres, 0, "train", "y")
+        assert size == {name: column.path.stat().st_ino for name, column in writer.columns.items()}, "written once"
+    store = EventStore.open(tmp_path / "store")
+    assert_same(store[0][0], short)
+    assert_same(store[1][0], centres)
+
+
+def test_columns_of_one_store_go_into_another_as_they_are(store, tmp_path):
+    with StoreWriter(tmp_path / "copy", sensor=store.sensor, classes=store.classes) as writer:
+        for row in range(4):
+            place = slice(store.offsets[row], store.offsets[row + 1])
+            columns = {name: column[place] for name, column in store.columns.items()}
+            writer.append_columns(columns, int(store.labels[row]), store.splits[row], store.sources[row])
+    for path in store.folder.iterdir():
+        assert (tmp_path / "copy" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 def test_a_store_travels_to_another_process_by_name(store):
@@ -127,7 +209,7 @@ def edit(**facts):
 
 
 def edit_text(path):
-    path.write_text(path.read_text().replace('"version": 1', '"version": 1, "version": 2'))
+    path.write_text(path.read_text().replace('"version": 3', '"version": 3, "version": 4'))
 
 
 def instead(kind):
@@ -162,12 +244,12 @@ def claim(rows):
         ("offsets.npy", claim((10**12,)), r"offsets.npy has \(10+,\) of '<i8' in 128 bytes"),
         ("offsets.npy", claim((5,)), "offsets.npy has .* in 128 bytes"),
         ("offsets.npy", lambda path: np.save(path, np.zeros((5, 1), int)), r"offsets.npy has \(5, 1\)"),
-        ("offsets.npy", lambda path: np.save(path, np.array([0, 90, 50, 51, 751])), "its index does not fit"),
-        ("offsets.npy", lambda path: np.save(path, np.array([0, 2**63 - 1, 50, 51, 751])), "its index does not fit"),
+        ("offsets.npy", lambda path: np.save(path, np.array([0, 90, 50, 51, 751])), "its index does not match"),
+        ("offsets.npy", lambda path: np.save(path, np.array([0, 2**63 - 1, 50, 51, 751])), "its index does not match"),
         ("labels.npy", lambda path: path.unlink(), "labels.npy is missing"),
-        ("labels.npy", lambda path: path.write_bytes(b""), "labels.npy is not what numpy writes"),
-        ("labels.npy", lambda path: path.write_bytes(NUMPY + b"(" * 9000), "labels.npy is not what numpy writes"),
-        ("labels.npy", lambda path: np.save(path, np.array([0, 0, 9, 0])), "its index does not fit"),
+        ("labels.npy", lambda path: path.write_bytes(b""), "labels.npy is not a NumPy file"),
+        ("labels.npy", lambda path: path.write_bytes(NUMPY + b"(" * 9000), "labels.npy is not a NumPy file"),
+        ("labels.npy", lambda path: np.save(path, np.array([0, 0, 9, 0])), "its index does not match"),
         ("labels.npy", lambda path: np.save(path, np.array(3)), r"labels.npy has \(\)"),
         ("labels.npy", lambda path: np.save(path, np.array(["a", "b", "c", "d"])), "labels.npy has .*<U1"),
         ("labels.npy", lambda path: np.save(path, np.array([{}] * 4), allow_pickle=True), "labels.npy has .*O"),
@@ -180,21 +262,30 @@ def claim(rows):
         ("store.json", lambda path: path.write_text("[]"), "store.json: is not a JSON object"),
         ("store.json", lambda path: path.write_text('{"version": 1' + "9" * 5000 + "}"), "5,001 digits"),
         ("store.json", lambda path: path.write_text('{"version": Infinity}'), "Infinity is not a number"),
-        ("store.json", lambda path: path.write_bytes(b"\xff"), "is not text in UTF-8"),
-        ("store.json", edit(version=99), "layout version 99, this program reads 1"),
+        ("store.json", lambda path: path.write_bytes(b"\xff"), "is not UTF-8 text"),
+        ("store.json", edit(version=99), "layout version 99, this program reads 3"),
+        (
+            "store.json",
+            edit(version=2),
+            "layout version 2, this program reads 3. Remove the folder and prepare it again",
+        ),
+        ("sets.npy", lambda path: path.unlink(), "sets.npy is missing"),
+        ("sets.npy", lambda path: np.save(path, np.zeros(3, int)), "sets.npy has .* expected 4 whole numbers"),
         ("store.json", edit(sensor=[0, 5]), "sensor width must be from 1"),
-        ("store.json", edit(sensor="34x30"), "sensor must be width and height, got '34x30'"),
+        ("store.json", edit(sensor="34x30"), "sensor must be a width and a height, got '34x30'"),
         ("store.json", edit(sensor=[True, 5]), "sensor must be a whole number, got True"),
         ("store.json", edit(events="751"), "events must be a whole number, got '751'"),
         ("store.json", edit(events=-1), "events must be a whole number, got -1"),
         ("store.json", edit(types={"x": "|O"}), "column x is of type '|O', expected <u2 or <f4"),
-        ("store.json", edit(types=[["x", "<u2"]]), "types must be one for each column"),
+        ("store.json", edit(types=[["x", "<u2"]]), "types must name one type for each column"),
         ("store.json", edit(types={"x": ["<u2"]}), "column x is of type"),
         ("store.json", edit(sources=[]), "offsets.npy has .* expected 1 whole numbers"),
-        ("store.json", edit(sources=[1, 2, 3, 4]), r"sources must be a list of texts, got \[1"),
-        ("store.json", edit(splits=["train"] * 3), "its index does not fit"),
-        ("store.json", edit(splits=None), "splits must be a list of texts, got None"),
-        ("store.json", edit(classes="abc"), "classes must be a list of texts, got 'abc'"),
+        ("store.json", edit(sources=[1, 2, 3, 4]), r"sources must be a list of strings, got \[1"),
+        ("store.json", edit(splits=["train"] * 3), "its index does not match"),
+        ("store.json", edit(groups=["anna"] * 5), "its index does not match"),
+        ("store.json", edit(groups=[None] * 4), r"groups must be a list of strings, got \[None"),
+        ("store.json", edit(splits=None), "splits must be a list of strings, got None"),
+        ("store.json", edit(classes="abc"), "classes must be a list of strings, got 'abc'"),
         ("store.json", edit(classes=["a", "b", "a"]), "two classes are called 'a'"),
         ("store.json", edit(classes=["a", "b", "\x1b[2J"]), r"a class is called '\\x1b\[2J'"),
         ("store.json", edit(classes=["a", "b", "\udcff"]), r"a class is called '\\udcff'"),
@@ -213,7 +304,7 @@ def test_a_damaged_store_says_what_is_wrong(store, file, change, message):
     [
         ("x", 34, "an event at x = 34 outside the sensor, which is 34x30"),
         ("y", 30, "an event at y = 30 outside the sensor"),
-        ("t", 2**32 - 1, "times that go back"),
+        ("t", 2**32 - 1, "times that decrease"),
         ("p", 2, "polarities other than 0 and 1"),
     ],
 )
@@ -241,7 +332,7 @@ def test_events_that_no_camera_gives_are_named_when_they_are_read(store, column,
         ("rho", 0.5, "rho below 1 or not a number"),
         ("rho", np.nan, "rho below 1 or not a number"),
         ("rho", np.inf, "rho below 1 or not a number"),
-        ("t", -1, "begin below 0"),
+        ("t", -1, "are negative"),
     ],
 )
 def test_clusters_are_checked_too(make_events, tmp_path, column, value, message):
@@ -268,6 +359,30 @@ def test_a_store_is_shown_in_a_line_and_read_by_a_data_loader(make_events, tmp_p
     splits = ["train", "train", "train", "test"]
     store = EventStore.create(tmp_path / "store", recordings, sensor=(34, 30), classes=["a", "b"], splits=splits)
     assert repr(store) == f"EventStore(3 train, 1 test, 2 classes, 34x30, {tmp_path / 'store'})"
-    (batch, labels), *_ = DataLoader(store, batch_size=4, collate_fn=collate)
+    (batch, labels), *_ = DataLoader(store, batch_size=4, collate_fn=collate)  # type: ignore[arg-type]  # any sequence
     assert labels.tolist() == [0, 1, 0, 1]
     assert batch.valid.sum(dim=1).tolist() == [10, 11, 12, 13]
+
+
+def test_groups_are_kept_and_a_recording_without_one_is_by_itself(tmp_path, make_events):
+    recordings = [(make_events(20, seed=index), 0) for index in range(4)]
+    names: dict[str, Any] = {"sensor": "34x30", "classes": ["a"], "sets": [0, 1, 0, 0]}
+    store = EventStore.create(tmp_path / "people", recordings, groups=["anna", "anna", "ben", "anna"], **names)
+    assert EventStore.open(store.folder).groups == ("anna", "ben", "anna"), "once for each recording"
+    assert store.subset([1]).groups == ("ben",)
+    alone = EventStore.create(tmp_path / "alone", recordings, sources=["x", "x", "y", "z"], **names)
+    assert alone.groups == alone.sources == ("x", "y", "z")
+    with pytest.raises(ValueError, match="set 1 of a recording must follow its set 0"):
+        EventStore.create(tmp_path / "mixed", recordings, groups=["anna", "ben", "ben", "anna"], **names)
+
+
+def test_labels_count_in_other_classes_by_name(store):
+    wider = store.with_classes(["z", *reversed(store.classes)])
+    assert [wider.classes[label] for label in wider.labels] == [store.classes[label] for label in store.labels]
+    assert pickle.loads(pickle.dumps(wider)).labels.tolist() == wider.labels.tolist()
+    assert store.with_classes(store.classes) is store
+    lacking = [name for name in store.classes if name != store.classes[store.labels[0]]]
+    with pytest.raises(Event2VecError, match=f"has recordings of '{store.classes[store.labels[0]]}', expected one of"):
+        store.with_classes(lacking)
+    rest = [index for index, label in enumerate(store.labels) if label != store.labels[0]]
+    assert store.subset(rest).with_classes(lacking).labels.min() >= 0

@@ -1,11 +1,13 @@
 """Training: every draw and every batch decided, kills that change nothing, processes that share the work."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,17 +16,21 @@ from conftest import SMALL, make_recording
 from event2vec import Event2VecError, EventStore, ModelConfig, Recipe, Sampling, load_model
 from event2vec.atomic import SUFFIX
 from event2vec.data.batches import Recordings, collate_indexed
+from event2vec.data.seeding import seeded
 from event2vec.errors import DiskFull
 from event2vec.model.checkpoint import load_any_model
 from event2vec.model.classifier import build_model
+from event2vec.model.embedding import ConvolutionalTemporal
 from event2vec.model.masked import build_masked_model
-from event2vec.training.augment import AugmentConfig
+from event2vec.progress import Progress
+from event2vec.training.callbacks import Checkpoints
+from event2vec.training.config import AugmentConfig, DataConfig, ObjectiveConfig, TrainerConfig, TrainingConfig
 from event2vec.training.lightning_module import Learner, learning_rate_factor, split_by_decay
-from event2vec.training.objectives import ObjectiveConfig
-from event2vec.training.recipe import DataConfig, TrainerConfig, TrainingConfig, load_recipe
-from event2vec.training.run import append_row, read_rows, read_run
+from event2vec.training.metrics import append_row, read_rows
+from event2vec.training.objectives import Classification
+from event2vec.training.recipe import load_recipe
+from event2vec.training.run import Run
 from event2vec.training.steps import Batches, steps_in_epoch
-from event2vec.training.train import resume_run, start_run
 
 RECIPE = Recipe(
     sampling=Sampling(length=32),
@@ -34,13 +40,13 @@ RECIPE = Recipe(
     training=TrainingConfig(epochs=3, batch=4, checkpoint_steps=4, learning_rate=0.1, warmup_epochs=1.0, clip=1.0),
     trainer=TrainerConfig(accelerator="cpu", devices=1),
 )
-FLAT = replace(RECIPE, model=replace(RECIPE.model, pooling=False))
+FLAT = RECIPE.with_settings({"model.pooling": False})
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    recordings = [(make_recording(60, seed=index), index % 3) for index in range(30)]
-    splits = ["train"] * 24 + ["test"] * 6
+    recordings = [(make_recording(60, seed=index), index % 3) for index in range(36)]
+    splits = ["train"] * 24 + ["validation"] * 6 + ["test"] * 6
     folder = tmp_path_factory.mktemp("data") / "store"
     return EventStore.create(folder, recordings, sensor=SMALL, classes=["a", "b", "c"], splits=splits)
 
@@ -49,7 +55,7 @@ def store(tmp_path_factory):
 def whole(store, tmp_path_factory):
     """A run that nothing disturbed."""
     run = tmp_path_factory.mktemp("runs") / "whole"
-    start_run(RECIPE, store, run, "train")
+    Run.start(RECIPE, store, run, "train")
     return run
 
 
@@ -60,40 +66,55 @@ def evaluate_directly(model, store):
     return (model(batch).argmax(dim=1) == labels).float().mean().item()
 
 
-class Watch:
+def assert_same_networks(run, other):
+    """Both of the last epoch and of the best, and what the best does with the test recordings."""
+    for name in ("model", "best"):
+        pairs = zip(load_model(run / name).parameters(), load_model(other / name).parameters(), strict=True)
+        assert all(torch.equal(one, another) for one, another in pairs), name
+    results = [(folder / "evaluation/test.json").read_bytes() for folder in (run, other)]
+    assert results[0] == results[1]
+
+
+class Watch(Progress):
     def __init__(self):
-        self.started, self.steps, self.rows, self.taken = [], [], [], []
+        self.started, self.steps, self.losses, self.lines = [], [], [], []
 
-    def took_over(self, names):
-        self.taken = names
+    def start(self, title, total=None):
+        self.started.append((title, total))
 
-    def start(self, *facts):
-        self.started.append(facts)
+    def advance(self, done, note=""):
+        if note:
+            self.steps.append(done)
+            self.losses.append(float(note.split("loss ")[1].split()[0]))
 
-    def step(self, step, loss):
-        self.steps.append((step, loss))
-
-    def epoch(self, row):
-        self.rows.append(row)
+    def say(self, line):
+        self.lines.append(line)
 
 
 def test_a_run_leaves_all_that_is_needed(store, tmp_path):
     watch, run = Watch(), tmp_path / "run"
-    start_run(RECIPE, store, run, "train", watcher=watch)
-    assert watch.started == [(3, 6, 0)]
-    assert [step for step, _ in watch.steps] == list(range(1, 19))
+    Run.start(RECIPE, store, run, "train", progress=watch)
+    fitted = [("fitting the temperature", 6)] * 2  # of the last network and of the best
+    assert watch.started == [("training", 3 * 6), *fitted, ("evaluating", 6)]
+    assert watch.steps == list(range(1, 19))
     assert [row["epoch"] for row in read_rows(run / "metrics.csv")] == [1, 2, 3]
-    assert {"train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate"} <= watch.rows[-1].keys()
+    assert {"train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "learning_rate"} <= read_rows(
+        run / "metrics.csv"
+    )[-1].keys()
+    epochs = [line for line in watch.lines if line.startswith("epoch")]
+    assert [line.split("  ")[0] for line in epochs] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
+    assert all("validation accuracy" in line and line.endswith(" left") for line in epochs)
+    assert (run / "curves.png").stat().st_size > 1000, "a Python user has the curves too"
     assert load_model(run).class_names == ("a", "b", "c")
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["last.ckpt"]
-    best = max(read_rows(run / "metrics.csv"), key=lambda row: row["test_accuracy"])["test_accuracy"]
-    found = evaluate_directly(load_model(run / "best"), store.split("test"))
+    best = max(read_rows(run / "metrics.csv"), key=lambda row: row["validation_accuracy"])["validation_accuracy"]
+    found = evaluate_directly(load_model(run / "best"), store.split("validation"))
     assert found == pytest.approx(best, abs=1e-6), "best/ is the network of the best epoch"
     assert list((run / "tensorboard").glob("events.*"))
-    assert read_run(run)["data"] == str(store.folder.resolve())
-    assert {"torch", "python", "command", "threads"} <= read_run(run).keys()
+    assert Run.open(run).facts.data == str(store.folder.resolve())
+    assert {"torch", "python", "command", "threads"} <= Run.open(run).facts.environment.keys()
     with pytest.raises(Event2VecError, match="exists already"):
-        start_run(RECIPE, store, run, "train")
+        Run.start(RECIPE, store, run, "train")
 
 
 def test_every_epoch_has_draws_of_its_own(store, tmp_path, monkeypatch):
@@ -103,7 +124,7 @@ def test_every_epoch_has_draws_of_its_own(store, tmp_path, monkeypatch):
         Recordings, "__getitem__", lambda self, key: seen.append((len(self.sets[0]), key)) or read(self, key)
     )
     recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=2, repeats=2, batch=12))
-    start_run(recipe, store, tmp_path / "run", "train")
+    Run.start(recipe, store, tmp_path / "run", "train")
     keys = [key for count, key in seen if count == 24]
     assert [draw for draw, _ in keys] == [0] * 24 + [1] * 24 + [2] * 24 + [3] * 24
     orders = [[index for draw, index in keys if draw == number] for number in range(4)]
@@ -120,12 +141,16 @@ def test_it_learns(tmp_path, make_events):
 
     recordings = [corner(index % 3, index) for index in range(60)]
     store = EventStore.create(
-        tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b", "c"], splits=["train"] * 45 + ["test"] * 15
+        tmp_path / "store",
+        recordings,
+        sensor=SMALL,
+        classes=["a", "b", "c"],
+        splits=["train"] * 45 + ["validation"] * 15,
     )
     training = TrainingConfig(epochs=8, batch=8, learning_rate=0.3, warmup_epochs=1.0)
-    start_run(replace(RECIPE, augment=AugmentConfig(), training=training), store, tmp_path / "run", "train")
+    Run.start(replace(RECIPE, augment=AugmentConfig(), training=training), store, tmp_path / "run", "train")
     rows = read_rows(tmp_path / "run/metrics.csv")
-    assert rows[-1]["test_accuracy"] > 0.9
+    assert rows[-1]["validation_accuracy"] > 0.9
     assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
 
 
@@ -134,33 +159,29 @@ import os, signal, sys
 import torch
 torch.set_num_threads(1)
 from pathlib import Path
-from event2vec import EventStore, load_recipe
-from event2vec.training.train import resume_run, start_run
-class Killer:
-    def took_over(self, names): pass
-    def start(self, *facts): pass
-    def epoch(self, row): pass
-    def step(self, step, loss):
-        if step == int(sys.argv[3]):
+from event2vec import EventStore, Progress, Run, load_recipe
+class Killer(Progress):
+    def advance(self, step, note=""):
+        if note and step == int(sys.argv[3]):
             os.kill(os.getpid(), signal.SIGKILL)
 if __name__ == "__main__":
     run = Path(sys.argv[2])
     if sys.argv[1] == "resume":
-        resume_run(run / "killed")
+        Run.open(run / "killed").resume()
     else:
         recipe, store = load_recipe(sys.argv[4]), EventStore.open(sys.argv[1])
-        start_run(recipe, store, run / "whole", "train")
-        start_run(recipe, store, run / "killed", "train", watcher=Killer())
+        Run.start(recipe, store, run / "whole", "train")
+        Run.start(recipe, store, run / "killed", "train", progress=Killer())
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
-def test_a_killed_run_ends_with_the_same_weights(store, tmp_path, workers):
+@pytest.mark.parametrize(("workers", "step"), [(0, 11), (2, 2), (2, 11)])
+def test_a_killed_run_ends_with_the_same_weights(store, tmp_path, workers, step):
+    """Checkpoints are written every 4 steps, an epoch has 6: step 11 resumes in the middle of the second epoch."""
     recipe = replace(RECIPE, data=DataConfig(workers=workers))
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     (tmp_path / "killed.py").write_text(KILLED)
-    step = int(torch.randint(1, 18, (), generator=torch.Generator().manual_seed(workers)))
 
     def process(*arguments):
         command = [sys.executable, "-W", "ignore", tmp_path / "killed.py", *map(str, arguments)]
@@ -168,8 +189,7 @@ def test_a_killed_run_ends_with_the_same_weights(store, tmp_path, workers):
 
     assert process(store.folder, tmp_path, step, tmp_path / "recipe.yaml") == -9
     assert process("resume", tmp_path) == 0
-    whole, killed = load_model(tmp_path / "whole"), load_model(tmp_path / "killed")
-    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), killed.parameters(), strict=True))
+    assert_same_networks(tmp_path / "whole", tmp_path / "killed")
     same = [name for name in read_rows(tmp_path / "whole/metrics.csv")[0] if name not in ("seconds", "data_share")]
     for one, other in zip(*(read_rows(tmp_path / run / "metrics.csv") for run in ("whole", "killed")), strict=True):
         assert [one[name] for name in same] == [other[name] for name in same]
@@ -182,16 +202,14 @@ class Stopped(Exception):
 @pytest.mark.parametrize("step", [2, 6, 11])
 def test_a_stop_at_any_step_changes_nothing(store, whole, tmp_path, step):
     class Stopper(Watch):
-        def step(self, at, loss):
-            if at == step:
+        def advance(self, at, note=""):
+            if note and at == step:
                 raise Stopped
 
     with pytest.raises(Stopped):
-        start_run(RECIPE, store, tmp_path / "stopped", "train", watcher=Stopper())
-    resume_run(tmp_path / "stopped")
-    undisturbed, stopped = load_model(whole), load_model(tmp_path / "stopped")
-    pairs = zip(undisturbed.parameters(), stopped.parameters(), strict=True)
-    assert all(torch.equal(one, other) for one, other in pairs)
+        Run.start(RECIPE, store, tmp_path / "stopped", "train", progress=Stopper())
+    Run.open(tmp_path / "stopped").resume()
+    assert_same_networks(whole, tmp_path / "stopped")
 
 
 @pytest.mark.parametrize("epoch", [1, 3])
@@ -199,12 +217,12 @@ def test_a_stop_at_any_step_changes_nothing(store, whole, tmp_path, step):
 def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypatch, epoch, place):
     """Where a checkpoint by steps falls on the last step of an epoch, and the stop comes after it."""
     recipe = replace(RECIPE, training=replace(RECIPE.training, checkpoint_steps=6))
-    start_run(recipe, store, tmp_path / "whole", "train")
+    Run.start(recipe, store, tmp_path / "whole", "train")
     validate = Learner.validation_step
 
     class Stopper(Watch):
-        def epoch(self, row):
-            if place == "epoch" and row["epoch"] == epoch:
+        def say(self, line):
+            if place == "epoch" and line.startswith(f"epoch {epoch}/"):
                 raise Stopped
 
     def stop(learner, batch, batch_idx):
@@ -215,19 +233,18 @@ def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypa
     if place == "validation":
         monkeypatch.setattr(Learner, "validation_step", stop)
     with pytest.raises(Stopped):
-        start_run(recipe, store, tmp_path / "stopped", "train", watcher=Stopper())
+        Run.start(recipe, store, tmp_path / "stopped", "train", progress=Stopper())
     monkeypatch.setattr(Learner, "validation_step", validate)
-    resume_run(tmp_path / "stopped")
-    whole, stopped = load_model(tmp_path / "whole"), load_model(tmp_path / "stopped")
-    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), stopped.parameters(), strict=True))
-    same = ("epoch", "step", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate")
+    Run.open(tmp_path / "stopped").resume()
+    assert_same_networks(tmp_path / "whole", tmp_path / "stopped")
+    same = ("epoch", "step", "train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "learning_rate")
     for one, other in zip(*(read_rows(tmp_path / run / "metrics.csv") for run in ("whole", "stopped")), strict=True):
         assert [one[name] for name in same] == [other[name] for name in same]
 
 
 def accumulated(batches, batch=2, **training):
-    training = replace(RECIPE.training, batch=batch, **training)
-    return replace(RECIPE, training=training, trainer=replace(RECIPE.trainer, accumulate=batches))
+    changed = replace(RECIPE.training, batch=batch, **training)
+    return replace(RECIPE, training=changed, trainer=replace(RECIPE.trainer, accumulate=batches))
 
 
 def test_accumulated_batches_take_the_step_of_one_that_holds_them_all(store, tmp_path):
@@ -235,17 +252,21 @@ def test_accumulated_batches_take_the_step_of_one_that_holds_them_all(store, tmp
     watches, rows = [], []
     for name, recipe in (("parts", accumulated(4, epochs=2)), ("whole", accumulated(1, batch=8, epochs=2))):
         recipe = replace(recipe, augment=AugmentConfig(), objective=ObjectiveConfig())
-        recipe = replace(recipe, model=replace(recipe.model, drop_path=0.0))
+        recipe = recipe.with_settings({"model.drop_path": 0.0})
         watches.append(Watch())
-        start_run(recipe, store, tmp_path / name, "train", watcher=watches[-1])
+        Run.start(recipe, store, tmp_path / name, "train", progress=watches[-1])
         rows.append(read_rows(tmp_path / name / "metrics.csv"))
-    pairs = zip(load_model(tmp_path / "parts").parameters(), load_model(tmp_path / "whole").parameters(), strict=True)
+    pairs = zip(
+        load_model(tmp_path / "parts/model").parameters(),
+        load_model(tmp_path / "whole/model").parameters(),
+        strict=True,
+    )
     assert all(torch.allclose(one, other, atol=1e-5) for one, other in pairs)
-    assert watches[0].started == watches[1].started == [(2, 3, 0)]
-    assert [step for step, _ in watches[0].steps] == [1, 2, 3, 4, 5, 6], "steps, not batches"
-    assert [loss for _, loss in watches[0].steps] == pytest.approx([loss for _, loss in watches[1].steps], rel=1e-4)
+    assert watches[0].started[0] == watches[1].started[0] == ("training", 2 * 3)
+    assert watches[0].steps == [1, 2, 3, 4, 5, 6], "steps, not batches"
+    assert watches[0].losses == pytest.approx(watches[1].losses, abs=2e-3)
     for parts, whole in zip(*rows, strict=True):
-        for name in ("step", "train_loss", "train_accuracy", "test_loss", "learning_rate"):
+        for name in ("step", "train_loss", "train_accuracy", "validation_loss", "learning_rate"):
             assert parts[name] == pytest.approx(whole[name], rel=1e-4), name
 
 
@@ -253,7 +274,7 @@ def test_accumulated_batches_take_the_step_of_one_that_holds_them_all(store, tmp
 def whole_accumulated(store, tmp_path_factory):
     """Four steps of three batches in each epoch, checkpoints every two steps, all draws on."""
     run = tmp_path_factory.mktemp("runs") / "whole"
-    start_run(accumulated(3, epochs=2, checkpoint_steps=2), store, run, "train")
+    Run.start(accumulated(3, epochs=2, checkpoint_steps=2), store, run, "train")
     return run
 
 
@@ -270,12 +291,11 @@ def test_a_stop_between_accumulated_batches_changes_nothing(store, whole_accumul
 
     monkeypatch.setattr(Learner, "training_step", stop)
     with pytest.raises(Stopped):
-        start_run(recipe, store, tmp_path / "stopped", "train")
+        Run.start(recipe, store, tmp_path / "stopped", "train")
     monkeypatch.setattr(Learner, "training_step", step)
-    resume_run(tmp_path / "stopped")
-    whole, stopped = load_model(whole_accumulated), load_model(tmp_path / "stopped")
-    assert all(torch.equal(one, other) for one, other in zip(whole.parameters(), stopped.parameters(), strict=True))
-    same = ("epoch", "step", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate")
+    Run.open(tmp_path / "stopped").resume()
+    assert_same_networks(whole_accumulated, tmp_path / "stopped")
+    same = ("epoch", "step", "train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "learning_rate")
     rows = [read_rows(run / "metrics.csv") for run in (whole_accumulated, tmp_path / "stopped")]
     for one, other in zip(*rows, strict=True):
         assert [one[name] for name in same] == [other[name] for name in same]
@@ -283,15 +303,15 @@ def test_a_stop_between_accumulated_batches_changes_nothing(store, whole_accumul
 
 def test_a_run_goes_on_with_as_many_batches_in_a_step(whole_accumulated):
     with pytest.raises(Event2VecError, match=r"started with trainer.accumulate 3 and must be resumed with it, got 1"):
-        resume_run(whole_accumulated, settings={"trainer.accumulate": 1})
+        Run.open(whole_accumulated).resume(trainer={"accumulate": 1})
 
 
 def test_every_accumulated_batch_has_draws_of_its_own(store, tmp_path, monkeypatch):
     import event2vec.training.lightning_module as learner
 
-    drawn, draw = [], learner.seeded
+    drawn, draw = [], seeded
     monkeypatch.setattr(learner, "seeded", lambda *key: drawn.append(key[:3]) or draw(*key))
-    start_run(accumulated(2, batch=6, epochs=1), store, tmp_path / "run", "train")
+    Run.start(accumulated(2, batch=6, epochs=1), store, tmp_path / "run", "train")
     assert len(drawn) == len(set(drawn)) == 4
 
 
@@ -305,27 +325,27 @@ def test_more_devices_than_a_run_was_started_on_are_one_line(whole, tmp_path):
 
 def test_a_run_goes_on_with_moved_data_and_on_as_many_devices(store, tmp_path, monkeypatch):
     class Stopper(Watch):
-        def step(self, at, loss):
-            if at == 5:
+        def advance(self, at, note=""):
+            if note and at == 5:
                 raise Stopped
 
     moved = tmp_path / "moved"
     shutil.copytree(store.folder, tmp_path / "here")
     with pytest.raises(Stopped):
-        start_run(RECIPE, EventStore.open(tmp_path / "here"), tmp_path / "run", "train", watcher=Stopper())
+        Run.start(RECIPE, EventStore.open(tmp_path / "here"), tmp_path / "run", "train", progress=Stopper())
     (tmp_path / "here").rename(moved)
-    with pytest.raises(Event2VecError, match="is not a folder"):
-        resume_run(tmp_path / "run")
+    with pytest.raises(Event2VecError, match=r"here: is gone, and event2vec did not make it.* --data"):
+        Run.open(tmp_path / "run").resume()
     last = tmp_path / "run/checkpoints/last.ckpt"
     content = torch.load(last, weights_only=True)
     torch.save(content | {"world_size": 4}, last)
     with pytest.raises(Event2VecError, match="started on 4 devices and must be resumed on as many, got 1"):
-        resume_run(tmp_path / "run", data=moved)
+        Run.open(tmp_path / "run").resume(moved)
     last.write_bytes(last.read_bytes()[:100])
     with pytest.raises(Event2VecError, match="cannot be read"):
-        resume_run(tmp_path / "run", data=moved)
+        Run.open(tmp_path / "run").resume(moved)
     torch.save(content, last)
-    resume_run(tmp_path / "run", data=moved)
+    Run.open(tmp_path / "run").resume(moved)
     assert len(read_rows(tmp_path / "run/metrics.csv")) == 3
 
 
@@ -338,7 +358,7 @@ def test_a_run_goes_on_with_moved_data_and_on_as_many_devices(store, tmp_path, m
 )
 def test_trainer_settings_that_do_not_work_leave_no_run_behind(store, tmp_path, settings, message):
     with pytest.raises(Event2VecError, match=message):
-        start_run(RECIPE.with_settings(settings), store, tmp_path / "run", "train")
+        Run.start(RECIPE.with_settings(settings), store, tmp_path / "run", "train")
     assert not (tmp_path / "run").exists()
 
 
@@ -346,14 +366,14 @@ def test_processes_that_were_started_together_train_together(store, tmp_path, mo
     recipe = RECIPE.with_settings({"trainer.devices": 1})
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(
-        Event2VecError, match=r"2 processes were started, and trainer.devices and trainer.num_nodes make 1"
+        Event2VecError, match=r"2 processes were started, but trainer.devices and trainer.num_nodes give 1"
     ):
-        start_run(recipe, store, tmp_path / "run", "train")
+        Run.start(recipe, store, tmp_path / "run", "train")
 
 
 def test_a_finished_run_has_nothing_to_resume(whole):
     before = load_model(whole)
-    resume_run(whole)
+    Run.open(whole).resume()
     again = load_model(whole)
     assert all(torch.equal(one, other) for one, other in zip(before.parameters(), again.parameters(), strict=True))
 
@@ -362,25 +382,26 @@ def test_a_finished_run_has_nothing_to_resume(whole):
 def test_two_processes_train_as_one_with_the_doubled_batch(store, tmp_path):
     """Draws of augmentation, drop path and TokenMix belong to a rank, so they are off here."""
     recipe = replace(RECIPE, augment=AugmentConfig(), objective=ObjectiveConfig())
-    recipe = replace(recipe, model=replace(recipe.model, drop_path=0.0))
+    recipe = recipe.with_settings({"model.drop_path": 0.0})
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     common = ["train", tmp_path / "recipe.yaml", "--data", store.folder]
     one = [sys.executable, "-m", "event2vec", *common, "--out", tmp_path / "one", "--training.batch", "8"]
-    two = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517"]
+    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     two += ["-m", "event2vec", *common, "--out", tmp_path / "two", "--trainer.devices", "auto"]
     for command in (one, two):
-        subprocess.run(list(map(str, command)), check=True, capture_output=True, timeout=120)
+        done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
     rows = [read_rows(tmp_path / run / "metrics.csv") for run in ("one", "two")]
     assert len(rows[0]) == 3
     for alone, shared in zip(*rows, strict=True):
-        for name in ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "learning_rate"):
+        for name in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "learning_rate"):
             assert shared[name] == pytest.approx(alone[name], rel=1e-5), name
 
 
 @pytest.mark.slow
 def test_what_one_of_two_processes_meets_in_training_is_not_lost(store, tmp_path):
     (tmp_path / "recipe.yaml").write_text(RECIPE.with_settings({"training.learning_rate": 1e30}).to_yaml())
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29521"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += ["-m", "event2vec", "train", tmp_path / "recipe.yaml", "--data", store.folder]
     command += ["--out", tmp_path / "run", "--trainer.devices", "auto"]
     done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=120)
@@ -389,13 +410,13 @@ def test_what_one_of_two_processes_meets_in_training_is_not_lost(store, tmp_path
     assert any(
         line.startswith(("event2vec: the loss became", "event2vec: process 1: the loss became")) for line in said
     )
-    assert sum("recordings to train on" in line for line in done.stderr.splitlines()) == 1
+    assert sum("training recordings" in line for line in done.stderr.splitlines()) == 1
 
 
 def test_ranks_share_a_step_without_overlap():
     config = TrainingConfig(batch=3, repeats=2, seed=5)
-    ranks = [list(Batches(10, config, rank, 2, skip=0)) for rank in range(2)]
-    whole = list(Batches(10, replace(config, batch=6), 0, 1, skip=0))
+    ranks = [list(Batches(10, config, rank, 2, start=0)) for rank in range(2)]
+    whole = list(Batches(10, replace(config, batch=6), 0, 1, start=0))
     assert [one + other for one, other in zip(*ranks, strict=True)] == whole
     keys = [key for batch in whole for key in batch]
     assert len(set(keys)) == len(keys) == 18, "no recording twice in a round, and what does not fill a step waits"
@@ -405,11 +426,11 @@ def test_ranks_share_a_step_without_overlap():
 
 def test_batches_that_are_accumulated_are_those_of_as_many_ranks():
     config = TrainingConfig(batch=3, repeats=2, seed=5)
-    ranks = [list(Batches(10, config, rank, 2, skip=0)) for rank in range(2)]
-    alone = list(Batches(10, config, 0, 1, skip=0, accumulate=2))
+    ranks = [list(Batches(10, config, rank, 2, start=0)) for rank in range(2)]
+    alone = list(Batches(10, config, 0, 1, start=0, accumulate=2))
     assert alone == [batch for step in zip(*ranks, strict=True) for batch in step]
-    both = [list(Batches(20, config, rank, 2, skip=1, accumulate=2)) for rank in range(2)]
-    whole = list(Batches(20, replace(config, batch=12), 0, 1, skip=1))
+    both = [list(Batches(20, config, rank, 2, start=1, accumulate=2)) for rank in range(2)]
+    whole = list(Batches(20, replace(config, batch=12), 0, 1, start=1))
     steps = [
         batch for pair in zip(*both, strict=True) for batch in pair
     ]  # first of each rank, second of each rank, ...
@@ -417,16 +438,18 @@ def test_batches_that_are_accumulated_are_those_of_as_many_ranks():
 
 
 def test_epochs_differ_and_a_stopped_one_goes_on():
-    batches = Batches(10, TrainingConfig(batch=2), 0, 1, skip=3)
+    batches = Batches(10, TrainingConfig(batch=2), 0, 1, start=3)
     first, second = list(batches), list(batches)
     assert (len(first), len(second)) == (2, 5), "only the first is short"
     assert first == second[3:]
     batches.set_epoch(1)
-    assert list(batches) != second
+    later = list(batches)
+    assert later != second
+    assert list(Batches(10, TrainingConfig(batch=2), 0, 1, start=5 + 3)) == later[3:], "before set_epoch is called"
 
 
 def test_a_data_set_smaller_than_a_step_fills_it():
-    (batch,) = Batches(3, TrainingConfig(batch=8), 0, 1, skip=0)
+    (batch,) = Batches(3, TrainingConfig(batch=8), 0, 1, start=0)
     assert len(batch) == 8
     assert {index for _, index in batch} == {0, 1, 2}
 
@@ -452,20 +475,19 @@ def test_sets_of_clusters_take_turns(store):
 
 def test_training_reads_all_sets_and_goes_on_with_as_many(tmp_path, monkeypatch):
     recordings = [(make_recording(12, seed=index), index % 3) for index in range(12)]
-    splits = ["train", "train 2"] * 6
-    sources = [str(index // 2) for index in range(12)]
-    names = {"sensor": SMALL, "classes": ["a", "b", "c"]}
-    two = EventStore.create(tmp_path / "two", recordings, splits=splits, sources=sources, **names)
+    recordings = [(events, index // 2 % 3) for index, (events, _) in enumerate(recordings)]
+    names: dict[str, Any] = {"sensor": SMALL, "classes": ["a", "b", "c"]}
+    two = EventStore.create(tmp_path / "two", recordings, sets=[0, 1] * 6, **names)
     seen = []
     read = Recordings.__getitem__
     monkeypatch.setattr(Recordings, "__getitem__", lambda self, key: seen.append(self.sets) or read(self, key))
     recipe = replace(RECIPE, sampling=Sampling(method="clusters", length=16))
-    start_run(recipe, two, tmp_path / "run", "train")
+    Run.start(recipe, two, tmp_path / "run", "train")
     assert [one.rows.tolist() for one in seen[0]] == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11]]
-    assert load_recipe(tmp_path / "run/recipe.yaml").data.clusterings == 2, "what the store holds"
+    assert load_recipe(tmp_path / "run/recipe.yaml").sampling.clusterings == 2, "what the store holds"
     one = EventStore.create(tmp_path / "one", recordings, **names)
-    with pytest.raises(Event2VecError, match="it has 1 sets of clusters of each recording, the run began with 2"):
-        resume_run(tmp_path / "run", data=one.folder)
+    with pytest.raises(Event2VecError, match="its clusterings per recording are 1, expected 2"):
+        Run.open(tmp_path / "run").resume(one.folder)
 
 
 def test_the_learning_rate_warms_up_and_cools_down():
@@ -479,46 +501,134 @@ def test_the_learning_rate_warms_up_and_cools_down():
 def test_a_loss_that_is_no_number_names_the_recordings(store, tmp_path):
     recipe = replace(RECIPE, training=replace(RECIPE.training, learning_rate=1e30, clip=0.0, warmup_epochs=0.0))
     with pytest.raises(Event2VecError, match=r"the loss became nan at step \d+, learning rate 1.5\de\+28, on \d+, \d+"):
-        start_run(recipe, store, tmp_path / "run", "train")
+        Run.start(recipe, store, tmp_path / "run", "train")
 
 
 def test_pretraining_is_taken_over_all_but_the_head(store, tmp_path):
-    start_run(FLAT, store, tmp_path / "pretrained", "pretrain")
+    Run.start(FLAT, store, tmp_path / "pretrained", "pretrain")
     row = read_rows(tmp_path / "pretrained/metrics.csv")[-1]
-    assert {"train_loss_of_mean", "train_polarity_accuracy", "test_x_error_pixels", "test_y_error_pixels"} <= row.keys()
+    assert {
+        "train_loss_of_mean",
+        "train_polarity_accuracy",
+        "validation_x_error_pixels",
+        "validation_y_error_pixels",
+    } <= row.keys()
     still = replace(FLAT, training=replace(FLAT.training, learning_rate=0.0, epochs=1))
     watch = Watch()
-    start_run(still, store, tmp_path / "tuned", "train", init=tmp_path / "pretrained", watcher=watch)
-    taken = watch.taken
+    Run.start(still, store, tmp_path / "tuned", "train", init=tmp_path / "pretrained", progress=watch)
     theirs, ours = load_any_model(tmp_path / "pretrained").state_dict(), load_model(tmp_path / "tuned").state_dict()
-    assert set(taken) == {name for name in ours if not name.startswith("head.")}
+    taken = {name for name in ours if not name.startswith("head.")}
     assert all(torch.equal(theirs[name], ours[name]) for name in taken)
-    wider = replace(FLAT, model=replace(FLAT.model, hidden=24))
+    counts = [sum(name.startswith(part) for name in taken) for part in ("embed.", "backbone.")]
+    said = f"Copied {counts[0]} weights of the embedding and {counts[1]} weights of the backbone"
+    assert any(line.startswith(said) for line in watch.lines)
+    wider = FLAT.with_settings({"model.hidden": 24})
     with pytest.raises(Event2VecError, match=r"does not fit: backbone.*narrow.weight has \(16, 16\)|widen"):
-        start_run(wider, store, tmp_path / "wider", "train", init=tmp_path / "pretrained")
+        Run.start(wider, store, tmp_path / "wider", "train", init=tmp_path / "pretrained")
     with pytest.raises(Event2VecError, match=r"model.pooling must be false"):
-        start_run(RECIPE, store, tmp_path / "pooled", "pretrain")
+        Run.start(RECIPE, store, tmp_path / "pooled", "pretrain")
 
 
 def test_bfloat16_trains(store, tmp_path):
     recipe = replace(RECIPE, trainer=replace(RECIPE.trainer, precision="bf16-mixed"))
-    start_run(recipe, store, tmp_path / "run", "train")
+    Run.start(recipe, store, tmp_path / "run", "train")
     assert all(parameter.isfinite().all() for parameter in load_model(tmp_path / "run").parameters())
 
 
 def test_a_store_without_test_recordings_trains(tmp_path, make_events):
+    """Three of each class are too few to take validation recordings from."""
     recordings = [(make_events(60, seed=index), index % 3) for index in range(9)]
     store = EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=["a", "b", "c"])
-    start_run(RECIPE, store, tmp_path / "run", "train")
-    assert "test_loss" not in read_rows(tmp_path / "run/metrics.csv")[0]
+    Run.start(RECIPE, store, tmp_path / "run", "train")
+    assert "validation_loss" not in read_rows(tmp_path / "run/metrics.csv")[0]
     assert (tmp_path / "run/model").is_dir()
+    assert not (tmp_path / "run/best").exists()
+    assert not (tmp_path / "run/evaluation").exists()
+    assert load_model(tmp_path / "run").class_names == ("a", "b", "c"), "that of the last epoch"
+    patient = replace(RECIPE, training=replace(RECIPE.training, patience=2))
+    with pytest.raises(Event2VecError, match=r"training.patience needs a validation part. Set data.validation"):
+        Run.start(patient, store, tmp_path / "patient", "train")
+    assert not (tmp_path / "patient/recipe.yaml").exists()
+
+
+def test_the_test_part_is_read_once_and_after_the_last_epoch(store, tmp_path, monkeypatch):
+    seen, read = [], EventStore.sample
+    test = set(store.split("test").rows.tolist())
+    monkeypatch.setattr(EventStore, "sample", lambda self, i, *how: seen.append(self.rows[i]) or read(self, i, *how))
+    Run.start(RECIPE, store, tmp_path / "run", "train")
+    reads = [row in test for row in seen]
+    assert sum(reads) == len(test) == 6
+    assert all(reads[-6:])
+    found = Run.open(tmp_path / "run").evaluate(repeats=1)
+    kept = json.loads((tmp_path / "run/evaluation/test.json").read_text())
+    assert (kept["accuracy"], kept["recordings"]) == (found.accuracy, 6), "of the same network: the best"
+
+
+def test_a_training_stops_when_validation_no_longer_gains_and_stays_stopped(store, tmp_path):
+    """Without a learning rate no epoch is better than the first."""
+    still = replace(RECIPE.training, learning_rate=0.0, patience=2, epochs=9)
+    watch = Watch()
+    run = Run.start(replace(RECIPE, training=still), store, tmp_path / "run", "train", progress=watch)
+    assert len(run.metrics) == 3
+    before = (tmp_path / "run/metrics.csv").read_bytes()
+    (tmp_path / "run/evaluation/test.json").unlink()  # as a kill just before the end would leave it
+    watch = Watch()
+    run.resume(progress=watch)
+    assert (tmp_path / "run/metrics.csv").read_bytes() == before
+    assert watch.lines[0] == "Training stopped early: no better epoch in 2"
+    assert (tmp_path / "run/evaluation/test.json").is_file()
+    run.resume(training={"patience": 3})
+    assert len(run.metrics) == 4
+    assert run.recipe.training.patience == 3
+
+
+def test_a_stop_in_a_training_with_patience_changes_nothing(store, tmp_path):
+    class Stopper(Watch):
+        def advance(self, at, note=""):
+            if note and at == 14:
+                raise Stopped
+
+    recipe = replace(RECIPE, training=replace(RECIPE.training, learning_rate=1e-9, patience=2, epochs=9))
+    whole = Run.start(recipe, store, tmp_path / "whole", "train")
+    with pytest.raises(Stopped):
+        Run.start(recipe, store, tmp_path / "stopped", "train", progress=Stopper())
+    stopped = Run.open(tmp_path / "stopped").resume()
+    assert len(whole.metrics) == len(stopped.metrics) < 9
+    assert_same_networks(tmp_path / "whole", tmp_path / "stopped")
+
+
+def test_of_equally_good_epochs_the_one_with_the_lowest_loss_is_best(store, tmp_path):
+    score = Checkpoints(Run(tmp_path), Classification(build_model(RECIPE.model), RECIPE.objective), RECIPE.training)
+    score.load_state_dict({"best": [0.5, -1.0], "waited": 1})
+    assert (0.5, -0.9) > score.best > (0.5, -1.1)
+    assert (0.6, -9.0) > score.best > (0.4, -0.1)
+
+
+def test_a_run_trained_for_longer_reads_the_test_part_again(store, tmp_path):
+    run = Run.start(RECIPE, store, tmp_path / "run", "train")
+    run.evaluate(repeats=3)
+    kept = (tmp_path / "run/evaluation/test.json").read_bytes()
+    run.resume()
+    assert (tmp_path / "run/evaluation/test.json").read_bytes() == kept, "nothing was trained"
+    run.resume(training={"epochs": 4})
+    assert json.loads((tmp_path / "run/evaluation/test.json").read_text())["repeats"] == 1
+
+
+def test_pretraining_has_a_best_epoch_and_a_test_result(store, tmp_path):
+    run = Run.start(FLAT, store, tmp_path / "run", "pretrain")
+    losses = [row["validation_loss"] for row in run.metrics]
+    assert (tmp_path / "run/best").is_dir()
+    found = json.loads((tmp_path / "run/evaluation/test.json").read_text())
+    assert found["recordings"] == 6
+    assert found["loss"] == pytest.approx(min(losses), rel=0.5)
+    assert found.keys() >= {"loss_of_mean", "polarity_accuracy"}
 
 
 def test_weight_decay_spares_norms_and_biases(store, tmp_path):
     """With no gradient to speak of, only what decays gets smaller."""
     training = replace(RECIPE.training, weight_decay=0.5, learning_rate=1e-3, epochs=1)
-    start_run(replace(RECIPE, training=training), store, tmp_path / "decayed", "train")
-    start_run(replace(RECIPE, training=replace(training, weight_decay=0.0)), store, tmp_path / "free", "train")
+    Run.start(replace(RECIPE, training=training), store, tmp_path / "decayed", "train")
+    Run.start(replace(RECIPE, training=replace(training, weight_decay=0.0)), store, tmp_path / "free", "train")
     decayed, free = load_model(tmp_path / "decayed").state_dict(), load_model(tmp_path / "free").state_dict()
     changed = {name for name in free if not torch.allclose(decayed[name], free[name], rtol=1e-9, atol=1e-9)}
     assert any(name.endswith("project_all.weight") for name in changed)
@@ -528,7 +638,9 @@ def test_weight_decay_spares_norms_and_biases(store, tmp_path):
 
 @pytest.mark.parametrize("attention", ["forgetting", "gated_linear"])
 def test_what_is_spared_weight_decay(attention):
-    config = replace(FLAT.model, attention=attention, spatial="lookup", temporal="sine", shared=False)
+    config = replace(
+        cast(ModelConfig, FLAT.model), attention=attention, spatial="lookup", temporal="sine", shared=False
+    )
     for model in (build_model(config), build_masked_model(config)):
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         decayed, free = ({names[id(parameter)] for parameter in part} for part in split_by_decay(model))
@@ -539,9 +651,10 @@ def test_what_is_spared_weight_decay(attention):
         assert {name for name in names.values() if "bias" in name or "norm" in name or "mask_token" in name} <= free
         assert "backbone.stages.0.blocks.0.widen.weight" in decayed
         assert all(name.endswith("weight") for name in decayed)
-    decayed, _ = split_by_decay(build_model(FLAT.model))
-    kernels = build_model(FLAT.model).embed.temporal.kernels
-    assert [kernel.shape for kernel in kernels if kernel.shape not in {weight.shape for weight in decayed}] == []
+    temporal = build_model(cast(ModelConfig, FLAT.model)).embed.temporal
+    assert isinstance(temporal, ConvolutionalTemporal)
+    shapes = {weight.shape for weight in split_by_decay(build_model(FLAT.model))[0]}
+    assert {kernel.shape for kernel in temporal.kernels} <= shapes
 
 
 def test_a_row_that_was_trained_again_is_replaced(tmp_path):
@@ -568,15 +681,15 @@ def widen(state):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda state: state.clear(), "it holds no whole state of a training"),
-        (lambda state: state.pop("world_size"), "it holds no whole state of a training"),
-        (lambda state: state.update(state_dict=[1]), "it holds no weights by name"),
-        (lambda state: state.update(sums=torch.zeros(9)), "its sums of metrics are not those of this task"),
-        (lambda state: state["state_dict"].popitem(), "is not as the recipe needs it"),
-        (lambda state: state["state_dict"].update(more=torch.zeros(1)), "more is not as the recipe needs it"),
-        (widen, "bias is not as the recipe needs it"),
+        (lambda state: state.clear(), "it holds no complete training state"),
+        (lambda state: state.pop("world_size"), "it holds no complete training state"),
+        (lambda state: state.update(state_dict=[1]), "it holds no named weights"),
+        (lambda state: state.update(sums=torch.zeros(9)), "its metrics are not those of this task"),
+        (lambda state: state["state_dict"].popitem(), "does not match the recipe"),
+        (lambda state: state["state_dict"].update(more=torch.zeros(1)), "more does not match the recipe"),
+        (widen, "bias does not match the recipe"),
         (lambda state: next(iter(state["state_dict"].values())).fill_(torch.nan), "not finite numbers"),
-        (lambda state: state.pop("loops"), "it holds no whole state of a training"),
+        (lambda state: state.pop("loops"), "it holds no complete training state"),
         (lambda state: state.update(loops=[1]), "TypeError"),
         (lambda state: state.update(optimizer_states=[]), "its optimizer_states must have exactly one entry"),
         (lambda state: state["optimizer_states"][0]["param_groups"].pop(), "ValueError"),
@@ -593,8 +706,8 @@ def test_a_checkpoint_that_does_not_fit_the_run_is_one_error(whole, tmp_path, da
     recipe = (run / "recipe.yaml").read_text()
     (run / "recipe.yaml").write_text(recipe.replace("epochs: 3", "epochs: 4"))  # there is something left to do
     with pytest.raises(Event2VecError, match=f"last.ckpt: does not fit the run: .*{message}") as caught:
-        resume_run(run)
-    assert str(caught.value).endswith("Remove it to begin the run again")
+        Run.open(run).resume()
+    assert str(caught.value).endswith("Remove it to restart the run")
     assert len(str(caught.value)) < 400
 
 
@@ -603,7 +716,7 @@ def test_a_pipe_in_the_place_of_a_checkpoint_does_not_block(whole, tmp_path):
     (run / "checkpoints" / "last.ckpt").unlink()
     os.mkfifo(run / "checkpoints" / "last.ckpt")
     with pytest.raises(Event2VecError, match=r"last.ckpt: does not fit the run: it is not a file"):
-        resume_run(run)
+        Run.open(run).resume()
 
 
 def test_what_a_process_that_reads_ahead_met_is_one_line(tmp_path):
@@ -613,13 +726,13 @@ def test_what_a_process_that_reads_ahead_met_is_one_line(tmp_path):
     ahead = replace(RECIPE, data=DataConfig(workers=1))
     for recipe, run in ((RECIPE, "none"), (ahead, "one")):
         with pytest.raises(Event2VecError, match=r"store: is a damaged store: .* x = 65535 outside") as caught:
-            start_run(recipe, store, tmp_path / run, "train")
+            Run.start(recipe, store, tmp_path / run, "train")
         assert "\\n" not in str(caught.value)
 
 
 def test_a_folder_that_is_no_run_is_said(tmp_path):
-    with pytest.raises(Event2VecError, match=r"is not a run: it has no run.json"):
-        resume_run(tmp_path)
+    with pytest.raises(Event2VecError, match=r"is not a run: it has neither run.json nor a network"):
+        Run.open(tmp_path).resume()
     for content, message in (
         ("[1]", "is not a JSON object"),
         ("[" * 100_000, "is nested too deeply"),
@@ -630,7 +743,7 @@ def test_a_folder_that_is_no_run_is_said(tmp_path):
     ):
         (tmp_path / "run.json").write_text(content)
         with pytest.raises(Event2VecError, match=f"run.json: .*{message}"):
-            resume_run(Path(tmp_path))
+            Run.open(Path(tmp_path)).resume()
 
 
 @pytest.mark.parametrize(
@@ -643,30 +756,30 @@ def test_a_run_that_was_killed_before_it_began_begins_again(store, tmp_path, lef
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).write_text("{}")
     with pytest.raises(Event2VecError, match=r"is not a run|is damaged"):
-        resume_run(run)
-    start_run(replace(RECIPE, training=replace(RECIPE.training, epochs=1)), store, run, "train")
+        Run.open(run).resume()
+    Run.start(replace(RECIPE, training=replace(RECIPE.training, epochs=1)), store, run, "train")
     assert len(read_rows(run / "metrics.csv")) == 1
     assert not list(run.rglob(".*"))
 
 
 def test_a_run_that_never_began_is_said_to_be_started_again(whole, tmp_path):
     shutil.copy(whole / "run.json", tmp_path)
-    with pytest.raises(Event2VecError, match=r"was stopped before its training began. Start it with the same command"):
-        resume_run(tmp_path)
+    with pytest.raises(Event2VecError, match=r"was stopped before training started. Run the same command"):
+        Run.open(tmp_path).resume()
 
 
 def test_a_folder_with_anything_else_is_no_place_for_a_run(store, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("mine")
-    with pytest.raises(Event2VecError, match=rf"event2vec train --resume {tmp_path / 'run'}, or choose another --out"):
-        start_run(RECIPE, store, tmp_path / "run", "train")
+    with pytest.raises(Event2VecError, match=r"exists already. Choose another --out"):
+        Run.start(RECIPE, store, tmp_path / "run", "train")
     assert (tmp_path / "run" / "recipe.yaml").read_text() == "mine"
 
 
 def test_one_process_trains_in_a_run_at_a_time(store, whole):
     class Second(Watch):
-        def step(self, at, loss):
-            for enter in (lambda: resume_run(run), lambda: start_run(RECIPE, store, run, "train")):
+        def advance(self, done, note=""):
+            for enter in (lambda: Run.open(run).resume(), lambda: Run.start(RECIPE, store, run, "train")):
                 with pytest.raises(
                     Event2VecError, match=rf"process {os.getpid()} on .* since .*; wait for it to finish"
                 ):
@@ -674,7 +787,7 @@ def test_one_process_trains_in_a_run_at_a_time(store, whole):
 
     run = whole.with_name("shared")
     recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=1))
-    start_run(recipe, store, run, "train", watcher=Second())
+    Run.start(recipe, store, run, "train", progress=Second())
     assert not (run / ".lock").exists()
 
 
@@ -683,7 +796,7 @@ def test_what_a_kill_left_half_written_is_cleared_though_nothing_is_left_to_trai
     shutil.copytree(whole, run)
     for name in (f".model.0a1b2c3d{SUFFIX}/model", f"checkpoints/.last.ckpt.0a1b2c3d{SUFFIX}/last.ckpt"):
         (run / name).mkdir(parents=True)
-    resume_run(run)
+    Run.open(run).resume()
     assert not list(run.rglob(f".*{SUFFIX}"))
 
 
@@ -691,8 +804,14 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on(store, small_disk):
     recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=1))
     (small_disk.folder / "filler").write_bytes(bytes(900_000))
     with pytest.raises(DiskFull, match=f"^{small_disk.folder}/run/.*: the disk is full"):
-        start_run(recipe, store, small_disk.folder / "run", "train")
+        Run.start(recipe, store, small_disk.folder / "run", "train")
     assert not list(small_disk.folder.rglob(".*"))
     (small_disk.folder / "filler").unlink()
-    resume_run(small_disk.folder / "run")
+    Run.open(small_disk.folder / "run").resume()
     assert load_model(small_disk.folder / "run").class_names == ("a", "b", "c")
+
+
+def test_a_users_own_folder_with_our_ending_is_no_free_place_for_a_run(tmp_path):
+    assert Run(tmp_path).is_free
+    (tmp_path / "novel.writing").mkdir()
+    assert not Run(tmp_path).is_free

@@ -1,60 +1,77 @@
-"""Every verb as a person runs it: a process of its own, nothing replaced, on real recordings."""
+"""Every verb as a person runs it: a process of its own, nothing replaced, on recordings of every format."""
 
 import json
-import subprocess
-import sys
+import shutil
 import tarfile
+from functools import partial
 
 import pytest
+import torch
+from golden.make import FOLDER
+from shell import run_verb, run_verbs
+from test_authors import their_weights
 
-from event2vec import Sensor, read_events, write_events
+from event2vec import load_recipe, read_events
 from event2vec.cli import VERBS
 
 SMALL = ("--training.epochs", "2", "--model.dim", "16", "--model.hidden", "16", "--sampling.length", "64")
 
 
-class Shell:
-    """Runs verbs in a folder, and keeps which."""
-
-    def __init__(self, folder, monkeypatch):
-        self.folder, self.ran = folder, set()
-        monkeypatch.setenv("EVENT2VEC_CACHE", str(folder / "cache"))
-
-    def __call__(self, verb, *arguments, code=0):
-        """What it printed on standard output."""
-        self.ran.add(verb)
-        command = [sys.executable, "-m", "event2vec", verb, *map(str, arguments)]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
-        assert done.returncode == code, f"{verb} {arguments}: {done.stderr}"
-        assert "Traceback" not in done.stderr
-        return done.stdout
-
-
 @pytest.fixture
-def shell(tmp_path, monkeypatch):
-    return Shell(tmp_path, monkeypatch)
+def recordings(tmp_path, monkeypatch):
+    """Two digits in every format, of three cameras, beside a file that is no recording."""
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(FOLDER / "recordings", tmp_path / "data")
+    (tmp_path / "data/3/README.txt").write_text("by Anna")
+    return tmp_path / "data"
 
 
-def learn_and_look(shell, recipe, data, checkpoint):
-    """Train on a data set, everything that is done with a run, and a network of the authors."""
-    shell("prepare", recipe, "--root", data, "--out", "store", "--workers", "2")
-    shell("pretrain", recipe, "--data", data, "--out", "pretrained", "--workers", "1", *SMALL)
-    shell("train", recipe, "--data", data, "--out", "run", "--init", "pretrained", "--workers", "2", *SMALL)
-    assert json.loads(shell("evaluate", "run", "--json"))["recordings"] > 0
-    shell("evaluate", "run", "--resolution", "1,8")
-    shell("evaluate", "run", "--events", "8,64")
-    shell("report", "run")
-    assert "Watch it read" in (shell.folder / "run/report.html").read_text("utf-8")
-    shell("figures", "run", "--recordings", "1")
-    shell("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32", "--repeats", "2")
+def test_every_verb_runs_in_a_process_of_its_own(recordings, tmp_path):
+    ran = set()
+
+    def verb(name, *arguments, code=0):
+        ran.add(name)
+        return run_verb(name, *arguments, code=code, folder=tmp_path)
+
+    verb("prepare", "folder", "--data", "data", "--out", "store", "--workers", "2")
+    verb("pretrain", "folder", "--data", "data", "--out", "pretrained", "--workers", "1", *SMALL)
+    said = verb("train", "folder", "--data", "data", "--out", "run", "--init", "pretrained", "--workers", "2", *SMALL)
+    assert "README.txt" in said.err, "what was skipped is said"
+    assert json.loads(verb("evaluate", "run", "--json").out)["recordings"] == 8, "other sensors too"
+    verb("report", "run", "--repeats", "1")
+    assert "Watch it read" in (tmp_path / "run/report.html").read_text("utf-8")
+    assert "cosine similarity" in verb("figures", "run", "--recordings", "1").out
+    verb("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32", "--repeats", "2")
     table = ("--recipe", "run/recipe.yaml", "--data", "store", "--out", "tables", "--seeds", "1", "--workers", "1")
-    shell("experiment", "sharing", *table, "--epochs", "1")
-    shell("import", checkpoint, "--recipe", "dvs_gesture", "--out", "imported")
+    assert "not shared" in verb("experiment", "sharing", *table, "--epochs", "1").out
+    torch.save(their_weights(load_recipe("dvs_gesture").model), tmp_path / "theirs.ckpt")
+    verb("import", "theirs.ckpt", "--recipe", "dvs_gesture", "--out", "imported")
+    files = sorted(path for path in recordings.glob("*/*") if path.name != "README.txt")
+    assert len(json.loads(verb("info", "--json", *files).out)) == len(files) == 38
+    verb("info", recordings / "3/README.txt", files[0], code=2)
+    verb("convert", files[0], "part.csv", "--stop", "0.01")
+    verb("cut", files[0], "--window", "0.05", "--out", "pieces")
+    assert len([path for path in (tmp_path / "pieces").rglob("*") if path.is_file()]) == 6
+    verb("view", files[0], "--out", "seen.html")
+    verb("live", FOLDER / "network", files[0], "--seconds", "0.5")
+    answers = json.loads(verb("predict", FOLDER / "network", *files, "--json").out)
+    assert sum(row["name"] == row["file"].split("/")[-2] for row in answers) > 30
+    verb("benchmark", "data")
+    shown = verb("demo", "--epochs", "1", "--workers", "2")
+    assert "(drawn from the training recordings) and 360 test recordings, 10 classes" in shown.err
+    assert "accuracy" in shown.out
+    page = (tmp_path / "runs/demo/report.html").read_text("utf-8")
+    assert page.count("<img") == 10, "samples, curves, confusion, reliability, three sweeps, two recordings, embedding"
+    assert len(json.loads(verb("cache", "--json").out)["stores"]) >= 2
+    verb("cache", "--remove-all")
+    assert json.loads(verb("cache", "--json").out)["stores"] == []
+    assert ran == set(VERBS)
 
 
 @pytest.fixture
-def nmnist(shared_data, tmp_path):
+def nmnist(shared_data, tmp_path, monkeypatch):
     """Eight recordings of two digits to train on, and four to test on."""
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
     with tarfile.open(shared_data / "nmnist_small.tar.gz") as archive:
         members = archive.getmembers()
         for split, count in (("Train", 8), ("Test", 4)):
@@ -65,37 +82,21 @@ def nmnist(shared_data, tmp_path):
     return top
 
 
-def test_every_verb_runs_on_nmnist(shell, nmnist, shared_data):
-    learn_and_look(shell, "nmnist", nmnist, shared_data / "golden/dvs_gesture.ckpt")
+def test_real_recordings_go_from_files_to_a_page(nmnist, shared_data, tmp_path):
     file = next(nmnist.glob("Test/3/*"))
-    assert json.loads(shell("predict", "run", file, "--json"))[0]["name"] in "0123456789"
-    shell("info", file)
-    shell("convert", file, "digit.h5")
-    shell("benchmark", "data")
-    shell("demo", "--epochs", "1")
-    assert shell.ran == set(VERBS)
-
-
-@pytest.fixture
-def mixed(shell, shared_data):
-    """Two classes of a DAVIS240, in several formats, among files of another camera and some that are no recordings."""
-    sources = {"corridor": "davis240c.aedat", "shapes": "uzh_davis240.txt"}
-    for name, file in sources.items():
-        whole = read_events(shared_data / "recordings" / file, sensor=Sensor(240, 180))
-        for number, suffix in enumerate(("npz", "aedat4", "csv", "raw", "h5", "dat")):
-            part = whole.between(30_000 * number, 30_000 * (number + 1))
-            write_events(shell.folder / "data" / name / f"{number}.{suffix}", part)
-    (shell.folder / "data/shapes/README.txt").write_text("by Anna")
-    (shell.folder / "data/corridor/other.aedat").symlink_to(shared_data / "recordings/dvs128.aedat")
-    return shell.folder / "data"
-
-
-def test_every_verb_runs_on_a_mixed_folder(shell, mixed, shared_data):
-    learn_and_look(shell, "folder", mixed, shared_data / "golden/dvs_gesture.ckpt")
-    files = sorted(mixed.glob("*/[0-9].*"))
-    assert len(json.loads(shell("info", "--json", *files))) == len(files) == 12
-    shell("info", mixed / "shapes/README.txt", files[0], code=2)
-    shell("convert", files[0], "part.csv", "--stop", "0.01")
-    shell("predict", "run", *sorted(mixed.glob("*/*.raw")))
-    shell("predict", "run", mixed / "shapes/README.txt", mixed / "shapes/0.npz", code=2)
-    assert shell.ran == set(VERBS) - {"demo", "benchmark"}, "which take no recordings"
+    run = partial(run_verbs, folder=tmp_path)
+    printed = run(
+        ("prepare", "nmnist", "--data", nmnist, "--out", "store", "--workers", "1"),
+        ("train", "nmnist", "--data", "store", "--out", "run", "--workers", "1", *SMALL),
+        ("evaluate", "run", "--resolution", "1,8", "--workers", "1"),
+        ("evaluate", "run", "--events", "8,64", "--workers", "1"),
+        ("report", "run", "--repeats", "1", "--workers", "1"),
+        ("predict", "run", file, "--json"),
+        ("predict", "run", tmp_path / "store", file, 2),
+        ("convert", shared_data / "recordings/dvs128.aedat", "part.h5", "--stop", "0.1"),
+        ("info", "part.h5", "--json"),
+    )
+    assert "Watch it read" in (tmp_path / "run/report.html").read_text("utf-8")
+    assert json.loads(printed[5].out)[0]["name"] in "0123456789"
+    part = read_events(shared_data / "recordings/dvs128.aedat").between(0, 100_000)
+    assert json.loads(printed[8].out)[0]["events"] == len(part)

@@ -1,11 +1,16 @@
 """Workers: they end with the process that they work for, also when that is killed."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
+
+from event2vec.workers import begin_work, first_call
 
 PARENT = """
 import multiprocessing, os, sys, time
@@ -40,6 +45,7 @@ def test_workers_end_with_a_killed_parent(tmp_path, method, platform):
     script = tmp_path / "parent.py"
     script.write_text(PARENT if platform == "linux" else f"import sys; sys.platform = {platform!r}\n{PARENT}")
     with subprocess.Popen([sys.executable, script, method], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
         try:
             workers = [int(parent.stdout.readline()) for _ in range(2)]
             time.sleep(0.1)
@@ -51,3 +57,16 @@ def test_workers_end_with_a_killed_parent(tmp_path, method, platform):
         while any(map(is_alive, workers)) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not any(map(is_alive, workers))
+
+
+def test_a_worker_can_be_ended_before_it_loads_what_its_work_needs():
+    """Killed in the seconds that torch takes to load, a parent must not leave its workers behind."""
+    call = first_call(_set_environment, "EVENT2VEC_TEST_BEGUN", "yes")
+    assert isinstance(call, bytes), "nothing that would be imported on arrival"
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=begin_work, initargs=(call,)) as pool:
+        assert pool.submit(os.getenv, "EVENT2VEC_TEST_BEGUN").result() == "yes"
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+
+
+def _set_environment(name, value):
+    os.environ[name] = value

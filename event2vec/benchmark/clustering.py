@@ -1,16 +1,15 @@
 """Clustering a recording: ours on both engines, scikit-learn and Faiss (Table 5)."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.benchmark.measurement import Measurement
 from event2vec.clustering import SEED, Settings, cluster_events, cluster_with, to_unit_cube
 from event2vec.clustering.alternatives import cluster_faiss, cluster_sklearn
 from event2vec.clustering.torch_engine import TorchCloud
@@ -33,17 +32,36 @@ OURS_COMPILED, OURS_TORCH, SKLEARN, SKLEARN_LONG, FAISS = (
 )
 
 
-def measure_clustering(recordings: Path | None, compute: Compute = CPU) -> list[dict[str, Any]]:
+def measure_clustering(recordings: Path | None, compute: Compute = CPU) -> list[Measurement]:
     """Each size with each number of clusters, the memory of the largest, and how our cost grows with the events.
 
     Only our torch engine runs elsewhere than on the CPU. Memory is that of the CPU.
     """
-    rows, memory = [], []
+    timings, memory = list[Timing](), list[Measurement]()
     for count in SIZES:
         events = _take_events(count, recordings)
-        rows += [_compare(events, clusters, compute) for clusters in CLUSTERS if clusters < count]
+        timings += [_compare(events, clusters, compute) for clusters in CLUSTERS if clusters < count]
         memory.append(_memory(events, CLUSTERS[-1]))
-    return rows + memory + _growth(rows)
+    return [timing.measurement() for timing in timings] + memory + _growth(timings)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long each side took, and the inertia that it reached over scikit-learn's."""
+
+    events: int
+    clusters: int
+    seconds: dict[str, float]
+    inertia: dict[str, float]
+
+    def measurement(self) -> Measurement:
+        ours = self.seconds[OURS_COMPILED]
+        faster = {f"x {name}": self.seconds[name] / ours for name in (SKLEARN, FAISS)}
+        return Measurement(
+            case={"events": self.events, "clusters": self.clusters},
+            figures={f"{name} ms": value * 1e3 for name, value in self.seconds.items()},
+            ratios=faster | {f"inertia {name}": value for name, value in self.inertia.items()},
+        )
 
 
 def _ours_on_torch(events: Events, clusters: int, compute: Compute = CPU) -> Events:
@@ -59,37 +77,34 @@ SIDES: dict[str, Callable[[Events, int], Events]] = {
 }
 
 
-def _compare(events: Events, clusters: int, compute: Compute) -> dict[str, Any]:
+def _compare(events: Events, clusters: int, compute: Compute) -> Timing:
     sides = {name: partial(side, events, clusters) for name, side in SIDES.items()}
     sides[OURS_TORCH] = partial(_ours_on_torch, events, clusters, compute)
     seconds = best_seconds(sides, ROUNDS, compute)
     # Once is enough for the one that takes minutes and that no target is set against.
     seconds |= best_seconds({SKLEARN_LONG: partial(cluster_sklearn, events, clusters, 300)}, 1)
     spread = {name: inertia(events, side()) for name, side in sides.items()}
-    row: dict[str, Any] = {"events": len(events), "clusters": clusters}
-    row |= {f"{name} ms": value * 1e3 for name, value in seconds.items()}
-    row |= {
-        "x scikit-learn": seconds[SKLEARN] / seconds[OURS_COMPILED],
-        "x faiss": seconds[FAISS] / seconds[OURS_COMPILED],
-    }
-    return row | {f"inertia {name}": value / spread[SKLEARN] for name, value in spread.items() if name != SKLEARN}
+    relative = {name: value / spread[SKLEARN] for name, value in spread.items() if name != SKLEARN}
+    return Timing(len(events), clusters, seconds, relative)
 
 
-def _memory(events: Events, clusters: int) -> dict[str, Any]:
+def _memory(events: Events, clusters: int) -> Measurement:
     """What each side adds at its highest, in a process of its own."""
     few = events.select(slice(0, 500))
-    row: dict[str, Any] = {"events": len(events), "clusters": clusters}
-    return row | {f"{name} MB": peak_bytes(side, (few, 20), events, clusters) / 1e6 for name, side in SIDES.items()}
+    peaks = {f"{name} MB": peak_bytes(side, (few, 20), events, clusters) / 1e6 for name, side in SIDES.items()}
+    return Measurement(case={"events": len(events), "clusters": clusters}, figures=peaks)
 
 
-def _growth(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _growth(timings: list[Timing]) -> list[Measurement]:
     """Time of the largest recording over that of the smallest, beside the same ratio of events."""
-    ordered = sorted(rows, key=lambda row: (row["clusters"], row["events"]))
     grown = []
-    for clusters, group in groupby(ordered, key=lambda row: row["clusters"]):
-        first, *_, last = group
-        times = last[f"{OURS_COMPILED} ms"] / first[f"{OURS_COMPILED} ms"]
-        grown.append({"clusters": clusters, "events grow": last["events"] / first["events"], "time grows": times})
+    for clusters in dict.fromkeys(timing.clusters for timing in timings):
+        first, *_, last = sorted(
+            (timing for timing in timings if timing.clusters == clusters), key=lambda timing: timing.events
+        )
+        times = last.seconds[OURS_COMPILED] / first.seconds[OURS_COMPILED]
+        growth = {"events grow": last.events / first.events}
+        grown.append(Measurement(case={"clusters": clusters}, figures=growth, ratios={"time grows": times}))
     return grown
 
 

@@ -2,14 +2,14 @@
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from event2vec.benchmark.measure import best_seconds
-from event2vec.data.sampling import sample_uniform
+from event2vec.benchmark.measurement import Measurement
 from event2vec.data.store import EventStore
+from event2vec.data.uniform import sample_uniform
 from event2vec.events import EventBatch, Events
 from event2vec.sensor import Sensor
 
@@ -18,7 +18,7 @@ RECORDINGS, EVENTS, LENGTH = 64, 300_000, 1024
 ROUNDS = 5
 
 
-def measure_data() -> list[dict[str, Any]]:
+def measure_data() -> list[Measurement]:
     """A batch of 64 x 1,024 random events from recordings of 300,000 events each."""
     with tempfile.TemporaryDirectory() as folder:
         store, files = _write(Path(folder))
@@ -36,13 +36,12 @@ def measure_data() -> list[dict[str, Any]]:
         assert torch.equal(one.t, other.t), "both sides must draw the same events"
         seconds = best_seconds({"store": from_store, "npz": from_npz}, ROUNDS)
     return [
-        {
-            "batch": f"{RECORDINGS} x {LENGTH} of {EVENTS:,} events",
-            "store ms": seconds["store"] * 1e3,
-            "npz ms": seconds["npz"] * 1e3,
-            "times faster": seconds["npz"] / seconds["store"],
-            "target": 10,
-        }
+        Measurement(
+            case={"batch": f"{RECORDINGS} x {LENGTH} of {EVENTS:,} events"},
+            figures={f"{name} ms": value * 1e3 for name, value in seconds.items()},
+            ratios={"times faster": seconds["npz"] / seconds["store"]},
+            targets={"target": 10},
+        )
     ]
 
 

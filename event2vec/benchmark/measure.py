@@ -6,6 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
+from event2vec.cpu import tune_cpu
 from event2vec.devices import CPU, Compute
 from event2vec.evaluation.speed import highest_bytes, seconds_of
 from event2vec.workers import end_with_parent
@@ -40,6 +41,7 @@ def peak_of(side: Callable[[], Any], compute: Compute, alone: Callable[[], int])
 
 
 def _grow(work: Callable[..., Any], warm_up: tuple[Any, ...], arguments: tuple[Any, ...]) -> int:
+    tune_cpu()
     work(*warm_up)
     before = highest_bytes()
     result = work(*arguments)

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes, peak_of
-from event2vec.cpu import tune_cpu
+from event2vec.benchmark.measurement import Measurement
+from event2vec.data.datasets import open_dataset
 from event2vec.data.sampling import Sampling
 from event2vec.devices import CPU, Compute
 from event2vec.errors import Event2VecError, FileError
-from event2vec.evaluation.speed import WORK, infer, measure_speed, take_step
+from event2vec.evaluation.speed import WORK, infer, measure_speed, split_answer, take_step
 from event2vec.events import EventBatch, Events
 from event2vec.io import read_recording
 from event2vec.model.classifier import build_model, count_parameters
@@ -22,7 +23,8 @@ from event2vec.sensor import Sensor
 from event2vec.training.recipe import load_recipe
 
 PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
-    recipe.name: (recipe.model, recipe.sampling) for recipe in map(load_recipe, ("dvs_gesture", "asl_dvs", "dvs_lip"))
+    recipe.name: (cast(ModelConfig, recipe.model), recipe.sampling)
+    for recipe in map(load_recipe, ("dvs_gesture", "asl_dvs", "dvs_lip"))
 }
 TRAINED = "bf16-mixed"  # the number type of all three
 BATCHES = (1, 8, 32)
@@ -30,17 +32,24 @@ SMALL = 16  # events a row of the call that loads the code before memory is meas
 RAW_EVENTS = 64_000  # of the recording whose latency is measured, where no real ones are given
 ROUNDS = 3
 MATRIX = 1024
+ANSWERS = {"digits": 4.0, "dvs_gesture": 60.0}  # milliseconds that one answer should take at most, on two cores
 
 
 def measure_model(
     recipe: str | None, compiled: bool = False, compute: Compute = CPU, recordings: Path | None = None
-) -> list[dict[str, Any]]:
-    """Throughput by batch size, then Table 2 on recordings, for one recipe of the paper or for all three."""
+) -> list[Measurement]:
+    """Throughput by batch size, then Table 2 on recordings, for one recipe of the paper or for all three.
+
+    On a CPU also what each part of one answer takes, for digits and for DVS Gesture's network.
+    """
     check_recipe(recipe)
     real = _read(recordings) if recordings else []
     recipes = [recipe] if recipe else list(PAPER)
     rows = [_throughput(name, batch, compiled, compute) for name in recipes for batch in BATCHES]
-    return rows + [_table2(name, real, compute) for name in recipes]
+    rows += [_table2(name, real, compute) for name in recipes]
+    if compute.device.type != "cpu" or compute.precision == "bf16-mixed":
+        return rows
+    return rows + [_answer(name, real) for name in ANSWERS if recipe in (None, name)]
 
 
 def check_recipe(name: str | None) -> None:
@@ -48,10 +57,10 @@ def check_recipe(name: str | None) -> None:
         raise Event2VecError(f"unknown recipe {name!r}, expected one of {', '.join(PAPER)}")
 
 
-def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> dict[str, Any]:
+def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> Measurement:
     config, sampling = PAPER[recipe]
     model = build_model(config).to(compute.device)
-    batch = _batch(config.sensor, count, sampling.length).to(compute.device)
+    batch = made_batch(config.sensor, count, sampling.length).to(compute.device)
     if compiled:
         model.compile(fullgraph=True)
     left, right = (torch.randn(MATRIX, MATRIX, device=compute.device) for _ in range(2))
@@ -73,14 +82,15 @@ def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> di
         )
         for work in WORK
     }
-    row: dict[str, Any] = {"recipe": recipe, "batch": count, "events": sampling.length}
+    figures, ratios = dict[str, float](), dict[str, float]()
     for name, work in (("inference", 1), ("training", 3)):  # gradients of inputs and of weights: twice the products
-        row[f"{name} recordings/s"] = count / seconds[name]
-        row[f"{name} ms"] = seconds[name] * 1e3
-        row[f"{name} limit ms"] = work * limit * 1e3
-        row[f"{name} / limit"] = seconds[name] / (work * limit)
-        row[f"{name} MB"] = peaks[name] / 2**20
-    return row | {"product GFLOP/s": rate / 1e9}
+        figures[f"{name} recordings/s"] = count / seconds[name]
+        figures[f"{name} ms"] = seconds[name] * 1e3
+        figures[f"{name} limit ms"] = work * limit * 1e3
+        figures[f"{name} MB"] = peaks[name] / 2**20
+        ratios[f"{name} / limit"] = seconds[name] / (work * limit)
+    figures["product GFLOP/s"] = rate / 1e9
+    return Measurement({"recipe": recipe, "batch": count, "events": sampling.length}, figures, ratios)
 
 
 def count_operations(config: ModelConfig, length: int) -> float:
@@ -96,15 +106,17 @@ def count_operations(config: ModelConfig, length: int) -> float:
     return total + 2.0 * dim * config.classes
 
 
-def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> dict[str, Any]:
+def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> Measurement:
     """A row of Table 2: on real recordings, brought to the sensor of the network, or on a made one."""
     config, sampling = PAPER[recipe]
     model = build_model(config, sampling=sampling).to(compute.device)
-    recordings = [events.on_sensor(config.sensor) for events in real] or [_batch(config.sensor, 1, RAW_EVENTS).row(0)]
-    row: dict[str, Any] = {"network": recipe, "recordings": len(recordings)}
-    row |= {"raw events": int(np.mean([len(events) for events in recordings]))}
-    row |= {"tokens": f"{sampling.length} {sampling.method}", "parameters": count_parameters(model)}
-    return row | measure_speed(model, recordings, compute)
+    recordings = [events.on_sensor(config.sensor) for events in real] or [
+        made_batch(config.sensor, 1, RAW_EVENTS).row(0)
+    ]
+    case: dict[str, str | int] = {"network": recipe, "recordings": len(recordings)}
+    case |= {"raw events": int(np.mean([len(events) for events in recordings]))}
+    case |= {"tokens": f"{sampling.length} {sampling.method}", "parameters": count_parameters(model)}
+    return Measurement(case, measure_speed(model, recordings, compute).facts())
 
 
 def _read(folder: Path) -> list[Events]:
@@ -121,13 +133,34 @@ def _read(folder: Path) -> list[Events]:
     return found
 
 
-def _batch(sensor: Sensor, count: int, length: int) -> EventBatch:
+def made_batch(sensor: Sensor, count: int, length: int) -> EventBatch:
+    """Recordings with events at random pixels and times."""
     generator = torch.Generator().manual_seed(0)
     x, y, t, p = (torch.rand(count, length, generator=generator) for _ in range(4))
     x, y = (x * sensor.width).floor(), (y * sensor.height).floor()
     t = (t * 1e6).long().sort(dim=1).values
     ones = torch.ones(count, length)
     return EventBatch(x, y, t - t[:, :1], p < 0.5, ones, ones.bool(), sensor)
+
+
+def _answer(recipe: str, real: Sequence[Events]) -> Measurement:
+    """One recording, from its events to its class; reading is left out."""
+    model = build_model(cast(ModelConfig, load_recipe(recipe).model), sampling=load_recipe(recipe).sampling)
+    if recipe == "digits":
+        recording = open_dataset("digits", None, "test")[0][0]
+    else:
+        recording = real[0] if real else made_batch(model.config.sensor, 1, RAW_EVENTS).row(0)
+    case: dict[str, str | int] = {"answer of": recipe, "raw events": len(recording)}
+    case |= {"tokens": f"{model.sampling.length} {model.sampling.method}"}
+    return Measurement(case, split_answer(model, recording).facts(), {}, {"at most ms": ANSWERS[recipe]})
+
+
+def measure_rate(compute: Compute) -> float:
+    """Floating-point operations a second of a large matrix product."""
+    left, right = (torch.randn(MATRIX, MATRIX, device=compute.device) for _ in range(2))
+    multiply = partial(_multiply, left, right, compute)
+    multiply()
+    return 10 * 2 * MATRIX**3 / best_seconds({"product": multiply}, ROUNDS, compute)["product"]
 
 
 def _multiply(left: torch.Tensor, right: torch.Tensor, compute: Compute) -> None:
@@ -137,6 +170,5 @@ def _multiply(left: torch.Tensor, right: torch.Tensor, compute: Compute) -> None
 
 
 def _run_on(recipe: str, work: str, count: int, length: int) -> None:
-    tune_cpu()
     config = PAPER[recipe][0]
-    WORK[work](build_model(config), _batch(config.sensor, count, length), CPU)
+    WORK[work](build_model(config), made_batch(config.sensor, count, length), CPU)

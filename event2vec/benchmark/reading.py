@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.benchmark.measurement import Measurement
 from event2vec.io import detect_format, read_recording
 from event2vec.io.aedat import AEDAT2_EVENT, POLARITY_EVENT
 
@@ -18,7 +19,7 @@ PACKET = 8192
 ROUNDS = 15
 
 
-def measure_reading(recordings: Path | None) -> list[dict[str, Any]]:
+def measure_reading(recordings: Path | None) -> list[Measurement]:
     """Files of our own making, and AEDAT4, EVT2 and EVT3 files of the user's where a folder is given."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -33,24 +34,23 @@ def measure_reading(recordings: Path | None) -> list[dict[str, Any]]:
         return rows + [_own(file) for file in _write_long(folder)]
 
 
-def _against_eventcv(files: list[Path]) -> list[dict[str, Any]]:
+def _against_eventcv(files: list[Path]) -> list[Measurement]:
     """All files in turn, as a data set is read: the same file again and again would find its memory still warm."""
     sides: dict[str, Callable[[], Any]] = {}
     for file in files:
         sides[f"ours {file}"] = partial(read_recording, file)
         sides[f"eventcv {file}"] = partial(_eventcv_alone, str(file))
     seconds = best_seconds(sides, ROUNDS)
-    return [
-        {
-            "file": file.name,
-            "events": len(read_recording(file).events),
-            "ours ms": seconds[f"ours {file}"] * 1e3,
-            "eventcv ms": seconds[f"eventcv {file}"] * 1e3,
-            "ours / eventcv": seconds[f"ours {file}"] / seconds[f"eventcv {file}"],
-            "target": 1.3,
-        }
-        for file in files
-    ]
+    return [_compared(file, seconds[f"ours {file}"], seconds[f"eventcv {file}"]) for file in files]
+
+
+def _compared(file: Path, ours: float, eventcv: float) -> Measurement:
+    return Measurement(
+        case={"file": file.name, "events": len(read_recording(file).events)},
+        figures={"ours ms": ours * 1e3, "eventcv ms": eventcv * 1e3},
+        ratios={"ours / eventcv": ours / eventcv},
+        targets={"target": 1.3},
+    )
 
 
 def _eventcv_alone(name: str) -> Any:
@@ -59,19 +59,17 @@ def _eventcv_alone(name: str) -> Any:
     return eventcv.load(name, time_unit="us").numpy()
 
 
-def _own(file: Path) -> dict[str, Any]:
+def _own(file: Path) -> Measurement:
     small = file.with_name("small" + file.suffix)
     small.write_bytes(file.read_bytes()[: 1 << 16])
     seconds = best_seconds({"ours": lambda: read_recording(file)}, 3)
     memory = peak_bytes(read_recording, (small,), file)
-    return {
-        "file": file.name,
-        "events": LONG,
-        "ours ms": seconds["ours"] * 1e3,
-        "target ms": 1000,
-        "memory / file size": memory / file.stat().st_size,
-        "target memory": 6,
-    }
+    return Measurement(
+        case={"file": file.name, "events": LONG},
+        figures={"ours ms": seconds["ours"] * 1e3},
+        ratios={"memory / file size": memory / file.stat().st_size},
+        targets={"target ms": 1000, "target memory": 6},
+    )
 
 
 def _events(count: int, side: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

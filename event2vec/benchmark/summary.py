@@ -1,52 +1,67 @@
 """What all benchmarks came to, in a few lines of ratios, and how that changed since an earlier run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
-Row = dict[str, Any]
+from event2vec.benchmark.measurement import Measurement
 
 
-def is_ratio(name: str) -> bool:
-    """Columns that compare two sides say so in their name; the others depend on the machine."""
-    return name.startswith(("x ", "inertia ")) or " / " in name or name in ("times faster", "time grows")
+@dataclass(frozen=True)
+class Spread:
+    """One ratio over all cases of a part."""
+
+    part: str
+    ratio: str
+    lowest: float
+    median: float
+    highest: float
 
 
-def summarise(parts: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """The lowest, middle and highest of each ratio over the rows of its part."""
+@dataclass(frozen=True)
+class Change:
+    """One figure in an earlier run and now."""
+
+    part: str
+    of: str  # the case
+    figure: str
+    before: float
+    now: float
+
+    def row(self) -> dict[str, Any]:
+        return {**asdict(self), "now / before": self.now / self.before}
+
+
+def summarise(parts: Mapping[str, Sequence[Measurement]]) -> list[Spread]:
+    """The lowest, median and highest of each ratio over the cases of its part."""
     summary = []
-    for part, rows in parts.items():
-        for name in dict.fromkeys(name for row in rows for name in row if is_ratio(name)):
-            values = sorted(row[name] for row in rows if isinstance(row.get(name), float | int))
+    for part, measurements in parts.items():
+        for name in dict.fromkeys(name for each in measurements for name in each.ratios):
+            values = [value for each in measurements if (value := each.ratios.get(name)) is not None]
             if values:
-                middle = values[len(values) // 2]
-                summary.append(
-                    {"part": part, "ratio": name, "lowest": values[0], "middle": middle, "highest": values[-1]}
-                )
+                summary.append(Spread(part, name, min(values), median(values), max(values)))
     return summary
 
 
-def compare(before: Mapping[str, Sequence[Row]], now: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """Each figure that both runs have, and the change. Rows are the same if all that they were asked for is."""
+def compare(
+    before: Mapping[str, Sequence[Mapping[str, Any]]], now: Mapping[str, Sequence[Measurement]]
+) -> list[Change]:
+    """Each figure that both runs have, and the change. `before` has the rows that an earlier run wrote as JSON."""
     changes = []
-    for part, rows in now.items():
-        earlier = {_question(row): row for row in before.get(part, ())}
-        for row in rows:
-            for name, old, new in _figures(earlier.get(_question(row), {}), row):
-                what = ", ".join(str(value) for _, value in _question(row))
-                changes.append(
-                    {"part": part, "of": what, "figure": name, "before": old, "now": new, "now / before": new / old}
-                )
+    for part, measurements in now.items():
+        for each in measurements:
+            earlier = [row for row in before.get(part, ()) if each.is_about(row)]
+            changes += [change for row in earlier for change in _changes(part, each, row)]
     return changes
 
 
-def _question(row: Row) -> tuple[tuple[str, Any], ...]:
-    """What a row is about: names and whole numbers; what was measured is a fraction."""
-    return tuple((name, value) for name, value in row.items() if not isinstance(value, float) and value != "-")
-
-
-def _figures(before: Row, now: Row) -> Iterator[tuple[str, float, float]]:
-    for name, new in now.items():
-        old = before.get(name)
+def _changes(part: str, now: Measurement, before: Mapping[str, Any]) -> list[Change]:
+    of = ", ".join(map(str, now.case.values()))
+    pairs = [(name, before.get(name), new) for name, new in now.measured.items()]
+    return [
+        Change(part, of, name, float(old), new)
+        for name, old, new in pairs
         # What is measured is never quite the same; what is, is a constant.
-        if isinstance(new, float) and isinstance(old, float) and old not in (0, new):
-            yield name, old, new
+        if new is not None and isinstance(old, float | int) and old not in (0, new)
+    ]

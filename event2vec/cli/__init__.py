@@ -1,55 +1,61 @@
 """The command line: one file for each verb. The only code that prints or exits."""
 
-import difflib
-import math
 import os
-import re
 import sys
 import warnings
-from argparse import ArgumentTypeError
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn
-
-from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
+from typing import Any
 
 from event2vec import __version__
-from event2vec.names import printable, shorten, shown
+from event2vec.cli.parser import LONGEST, Parser
+from event2vec.cli.printing import say
+from event2vec.errors import Event2VecError, describe
+from event2vec.names import nearest, shorten, shown
 
 DEBUG = "EVENT2VEC_DEBUG"  # set, it shows where in the program an unexpected error came from
 
 # In the order in which a new user meets them. A verb's file has `add_arguments` and `run`, and imports nothing heavy.
-VERBS = {
-    "demo": "see it work: no data, no camera, no GPU needed",
-    "info": "what is in a recording of any format",
-    "convert": "write a recording in another format, whole or in part",
-    "prepare": "turn a data set into a store that training reads",
-    "train": "train a classifier on a data set or on your own recordings",
-    "pretrain": "train without labels, by hiding events",
-    "import": "convert a checkpoint published by the authors into a network folder",
-    "evaluate": "how good a trained network is, class by class",
-    "predict": "classify recordings",
-    "experiment": "repeat a table of the paper on your data",
-    "probe": "what a network's features tell a linear classifier about other data",
-    "figures": "draw what a network has learnt",
-    "report": "one page about a run: how good, how robust, how fast, and what it looks at",
-    "benchmark": "measure speed and memory against the alternatives on this machine",
+# It may have `check`, which refuses a wrong call before torch is loaded.
+GROUPS = {
+    "try it": {
+        "demo": "see it work: no data, no camera, no GPU needed",
+    },
+    "your data": {
+        "info": "what is in a recording of any format",
+        "view": "see a recording: a page with the event player, or an animation",
+        "convert": "write a recording in another format, whole or in part",
+        "cut": "cut a long recording into windows, one file for each",
+        "prepare": "turn a data set into a store that training reads",
+        "cache": "list the stores that training prepared, and remove them",
+    },
+    "learn": {
+        "train": "train a classifier on a data set or on your own recordings",
+        "pretrain": "train without labels, by hiding events",
+        "import": "convert a checkpoint published by the authors into a network folder",
+    },
+    "look": {
+        "predict": "classify recordings, or whole folders of them",
+        "live": "answer a camera, a network stream or a recording as it is played",
+        "figures": "draw what a network has learnt",
+        "report": "one page about a run: how good, how robust, how fast, and what it looks at",
+    },
+    "measure": {
+        "evaluate": "how good a trained network is, class by class",
+        "probe": "what a network's features tell a linear classifier about other data",
+        "experiment": "repeat a table of the paper on your data",
+        "benchmark": "measure speed and memory against the alternatives on this machine",
+    },
 }
+VERBS = {verb: summary for group in GROUPS.values() for verb, summary in group.items()}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. 0: done; 1: a fault of ours; 2: a wrong call or bad input; 130: stopped with Ctrl-C."""
-    from event2vec.cli.printing import say
-    from event2vec.cpu import tune_cpu
-    from event2vec.errors import Event2VecError, describe
-
     warnings.showwarning = _show_warning
     try:
-        arguments = sys.argv[1:] if arguments is None else arguments
-        options = build_parser(arguments[0] if arguments else "").parse(arguments)
-        tune_cpu()
-        status = import_module(f"event2vec.cli.{options.verb}").run(options[options.verb])
+        status = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
-        return int(status or 0)
+        return status
     except Event2VecError as error:
         say(f"event2vec: {error}")
         return 2
@@ -65,104 +71,62 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         if DEBUG in os.environ:
             raise
-        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
-            say("event2vec: there is not enough memory for this. A smaller model, batch or recording needs less")
-            return 2
-        what = shorten(f"{type(error).__name__}: {error}".partition("\n")[0], 300)
-        say(
-            f"event2vec: this should not happen: {what}. Please report it, with what {DEBUG}=1 in the environment shows"
-        )
-        return 1
+        return _explain_fault(error)
 
 
-class Help(DefaultHelpFormatter):
-    """Help as the verbs' files write it, line by line."""
+def _run(arguments: list[str]) -> int:
+    if not arguments:
+        print(first_screen(), file=sys.stderr)
+        return 2
+    verb, *rest = arguments
+    if verb in ("-h", "--help", "--version"):
+        print(f"event2vec {__version__}" if verb == "--version" else first_screen())
+        return 0
+    module = load_verb(verb)
+    options = build_parser(verb).parse(rest)
+    if hasattr(module, "check"):
+        module.check(options)
+    from event2vec.cpu import tune_cpu
 
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(indent + line for line in text.strip().splitlines())
-
-    def _get_help_string(self, action: Any) -> str:
-        """jsonargparse says '(default: null)' where there is none, and names the functions that read options."""
-        if action.default is None:
-            return str(action.help)
-        return str(super()._get_help_string(action)).replace("type: %(type)s, ", "")
-
-
-class Parser(ArgumentParser):
-    """A wrong call gets one line, and the place where the right ones are explained."""
-
-    verb: ClassVar[str] = ""  # that was called
-    options: ClassVar[list[str]] = []  # of that verb
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, formatter_class=Help, **settings)
-
-    def add_argument(self, *names: Any, **settings: Any) -> Any:
-        """jsonargparse would read numbers as YAML, in which few characters make a list larger than memory."""
-        if settings.get("type") in (int, float):
-            settings["type"] = whole_number if settings["type"] is int else number
-        return super().add_argument(*names, **settings)
-
-    def parse(self, arguments: list[str]) -> Namespace:
-        """jsonargparse takes --data.clustering, a slip, for a part of --data; here it is an unknown option."""
-        for name in (argument.partition("=")[0] for argument in arguments):
-            if name.startswith("--") and "." in name and name not in Parser.options:
-                self.error(f"unrecognized arguments: {name}")
-        return self.parse_args(arguments)
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        message = " ".join(message.split()).rstrip(".").removeprefix("argument ")
-        verb = Parser.verb
-        # jsonargparse puts the verb before its own names: prepare.out is OUT or --out to the person who types it.
-        if verb and re.search(rf"(required: |Parser key \"){verb}\.", message):
-            message = message.replace(f"{verb}.", "")
-        if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
-            near = difflib.get_close_matches(unknown[1], Parser.options, n=1)
-            message = f"unknown option {unknown[1]}" + (f", did you mean {near[0]}?" if near else "")
-        end = "" if message.endswith("?") else "."
-        message = printable(shorten(message, 300))
-        print(f"event2vec: {message}{end} See 'event2vec {verb}{' ' if verb else ''}--help'", file=sys.stderr)
-        sys.exit(2)
+    tune_cpu()
+    return int(module.run(options) or 0)
 
 
-def whole_number(text: str | int) -> int:
-    """The type of an option. Numbers come here too: jsonargparse checks once more what was read."""
-    if not re.fullmatch(r"[-+]?\d{1,15}", str(text).strip()):
-        raise ArgumentTypeError(f"must be a whole number, got {shown(text)}")
-    return int(text)
+def first_screen() -> str:
+    """What `event2vec --help` shows: every verb in one line, in groups."""
+    lines = [
+        "Read event-camera recordings the way a language model reads words.",
+        "",
+        "usage: event2vec VERB [options]",
+    ]
+    for title, verbs in GROUPS.items():
+        lines += ["", title, *(f"  {verb:12}{summary}" for verb, summary in verbs.items())]
+    return "\n".join([*lines, "", "'event2vec VERB --help' explains a verb. Start with 'event2vec demo'."])
 
 
-def number(text: str | float) -> float:
-    try:
-        if math.isfinite(float(text)):
-            return float(text)
-    except ValueError:
-        pass
-    raise ArgumentTypeError(f"must be a number, got {shown(text)}")
+def load_verb(verb: str) -> Any:
+    """The file of a verb."""
+    if verb not in VERBS:
+        kind = "option" if verb.startswith("-") else "verb"
+        raise Event2VecError(f"unknown {kind} {shown(verb)}{nearest(verb, VERBS)}. See 'event2vec --help'")
+    return import_module(f"event2vec.cli.{verb}")
 
 
-def build_parser(wanted: str) -> Parser:
-    """The parser of all verbs; only the one that is wanted loads its arguments, so that --help is quick."""
-    Parser.verb, Parser.options = wanted if wanted in VERBS else "", []
-    parser = Parser(
-        prog="event2vec",
-        description="Read event-camera recordings the way a language model reads words.",
-        epilog="'event2vec VERB --help' explains a verb. Start with 'event2vec demo'.",
-        version=__version__,
-    )
-    verbs = parser.add_subcommands(dest="verb", metavar="VERB", required=True, title="verbs")
-    for verb, summary in VERBS.items():
-        command = Parser()
-        if verb == wanted:
-            module = import_module(f"event2vec.cli.{verb}")
-            command = Parser(description=module.__doc__)
-            module.add_arguments(command)
-            Parser.options = list(command._option_string_actions)
-        verbs.add_subcommand(verb, command, help=summary)
+def build_parser(verb: str) -> Parser:
+    module = load_verb(verb)
+    parser = Parser(verb, module.__doc__)
+    module.add_arguments(parser)
     return parser
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    from event2vec.cli.printing import say
+def _explain_fault(error: Exception) -> int:
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        say("event2vec: there is not enough memory for this. A smaller model, batch or recording needs less")
+        return 2
+    what = shorten(f"{type(error).__name__}: {error}".partition("\n")[0], LONGEST)
+    say(f"event2vec: this should not happen: {what}. Please report it, with what {DEBUG}=1 in the environment shows")
+    return 1
 
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     say(f"event2vec: warning: {message}")

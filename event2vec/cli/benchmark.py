@@ -1,42 +1,68 @@
-"""Measure on this machine, ours and the alternatives in one run.
+"""Measure our code and the alternatives on this machine, in one run.
 
     event2vec benchmark --json > before.json       # all parts; takes about fifteen minutes
     event2vec benchmark model --compare before.json
 
-Without PART all are run, and a summary of their ratios ends the output. Stop other work first.
+Without PART, all parts are run, and the output ends with a summary of their ratios. Close other programs first.
 
-reading: files of each format, against eventcv alone where it decodes, and 10 million events where we do.
+reading: files of each format: against eventcv alone for those that it decodes, with 10 million events for the others.
 data: drawing a training batch from a store, against compressed npz files.
 clustering: Alg. 1 on recordings of 4,000 to 256,000 events, against scikit-learn and Faiss. Takes some minutes.
-attention: forgetting attention written out, as we compute it, and the stock kernel without gates.
+attention: forgetting attention in both directions, compiled, folded and written out, against two stock kernels.
 model: the paper's networks, training and inference, against the time that their matrix products alone would take; then
-Table 2: times of one recording, recordings a second in batches as large as fit, memory. On the GPU where there is one.
+Table 2: latency of one recording, throughput with the largest batch that fits, memory. On the GPU if there is one.
+On a CPU also one answer by its parts: sampling, embedding, attention, rest.
+training: whole training loops of digits and nmnist against their matrix products, and steps of five networks with
+compiled attention against the folded form. On the CPU.
+live: latency from a window's last event to its answer, by stage, on made streams of 0.1 to 20 million events a second
+and on a recording of --data at 1 to 50 times its speed; with --minutes, one long stream instead, for its memory.
+streaming: a long DVS128 recording read in chunks and answered over time, against its own duration, at two lengths.
 """
 
 import json
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentParser, Namespace
-
+from event2vec.benchmark import PARTS
 from event2vec.cli.options import add_device_options, add_json_option
+from event2vec.cli.parser import existing
 from event2vec.cli.printing import print_table, say
 
-PARTS = ("reading", "data", "clustering", "attention", "model")
+if TYPE_CHECKING:
+    from event2vec.benchmark.measurement import Measurement
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s [PART] [options]"
     parser.add_argument("part", nargs="?", metavar="PART", choices=PARTS, help=f"what to measure: {', '.join(PARTS)}")
     parser.add_argument(
-        "--recordings", metavar="FOLDER", help="reading, clustering, model: real recordings to measure with"
+        "--data",
+        metavar="FOLDER",
+        type=existing("a folder with recordings"),
+        help="for reading, clustering, model, streaming, live: real recordings to measure with",
     )
-    parser.add_argument("--recipe", metavar="NAME", help="model: dvs_gesture, asl_dvs or dvs_lip instead of all three")
+    parser.add_argument("--recipe", metavar="NAME", help="for model: dvs_gesture, asl_dvs or dvs_lip only")
     parser.add_argument(
-        "--compile", action="store_true", help="model: through torch.compile, which needs a C++ compiler"
+        "--network",
+        metavar="FOLDER",
+        type=existing("a run or a network"),
+        help="for attention: a trained network, whose own gates show what stopping early brings",
+    )
+    parser.add_argument(
+        "--compile", action="store_true", help="for model: use torch.compile, which needs a C++ compiler"
+    )
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="for live: one stream of a million events/s for this long"
     )
     add_device_options(parser)
-    parser.add_argument("--compare", metavar="FILE", help="show the change against what --json wrote earlier")
+    parser.add_argument(
+        "--compare",
+        metavar="FILE",
+        type=existing("what --json wrote earlier"),
+        help="show the change against what --json wrote earlier",
+    )
     add_json_option(parser)
 
 
@@ -46,20 +72,21 @@ def run(options: Namespace) -> None:
 
     before = _read(Path(options.compare)) if options.compare else None
     if options.part in (None, "model"):
-        check_recipe(options.recipe)  # now, not after minutes of measuring
+        check_recipe(options.recipe)  # before minutes of measuring
     parts = {}
     for part in [options.part] if options.part else PARTS:
         say(f"measuring {part}")
         parts[part] = _measure(part, options)
         if not options.json:
-            _print_rows(parts[part])
-    changes = compare(before, parts) if before is not None else []
+            _print_rows([each.row() for each in parts[part]])
+    changes = [change.row() for change in compare(before, parts)] if before is not None else []
     if before is not None and not changes:
-        say(f"event2vec: warning: {options.compare} has nothing in common with this")
+        say(f"event2vec: warning: {options.compare} has no measurement in common with this run")
     if options.json:
-        print(json.dumps(parts | ({"changes": changes} if before is not None else {}), indent=2))
+        rows = {part: [each.row() for each in measured] for part, measured in parts.items()}
+        print(json.dumps(rows | ({"changes": changes} if before is not None else {}), indent=2))
         return
-    _print_rows(summarise(parts))
+    _print_rows([asdict(spread) for spread in summarise(parts)])
     _print_rows(changes)
 
 
@@ -74,17 +101,17 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
         isinstance(row, dict) and not any(isinstance(cell, list | dict) for cell in row.values()) for row in rows
     )
     if not plain or not parts.keys() <= {*PARTS, "changes"}:
-        raise FileError(path, "is not what 'event2vec benchmark --json' writes: parts with rows, as JSON")
+        raise FileError(path, "was not written by 'event2vec benchmark --json'")
     return parts
 
 
-def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
+def _measure(part: str, options: Namespace) -> "list[Measurement]":
     from event2vec.devices import Compute
     from event2vec.errors import FileError
 
-    folder = Path(options.recordings) if options.recordings else None
+    folder = Path(options.data) if options.data else None
     if folder is not None and not folder.is_dir():
-        raise FileError(folder, "is not a folder, expected one with recordings")
+        raise FileError(folder, "is not a folder, expected a folder with recordings")
     if part == "data":
         from event2vec.benchmark.data import measure_data
 
@@ -92,7 +119,16 @@ def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
     if part == "attention":
         from event2vec.benchmark.attention import measure_attention
 
-        return measure_attention(Compute.choose(options.device, options.precision))
+        network = Path(options.network) if options.network else None
+        return measure_attention(Compute.choose(options.device, options.precision), network)
+    if part == "training":
+        from event2vec.benchmark.training import measure_training
+
+        return measure_training()
+    if part == "streaming":
+        from event2vec.benchmark.streaming import measure_streaming
+
+        return measure_streaming(folder)
     if part == "model":
         from event2vec.benchmark.model import TRAINED, measure_model
 
@@ -102,6 +138,10 @@ def _measure(part: str, options: Namespace) -> list[dict[str, Any]]:
         from event2vec.benchmark.clustering import measure_clustering
 
         return measure_clustering(folder, Compute.choose(options.device, options.precision))
+    if part == "live":
+        from event2vec.benchmark.live import measure_live
+
+        return measure_live(folder, options.minutes)
     from event2vec.benchmark.reading import measure_reading
 
     return measure_reading(folder)
@@ -115,6 +155,8 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, float):
         return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,35 +1,39 @@
-"""Write a recording in another format, picked by the suffix of OUT.
+"""Write a recording in another format, given by the suffix of OUT.
 
-Times in OUT count from its first event. Suffixes: .npz (exact, also for clusters), .aedat4, .raw (EVT2), .dat,
+Times in OUT start at 0 with its first event. Suffixes: .npz (lossless, also for clusters), .aedat4, .raw (EVT2), .dat,
 .h5, .csv, .txt.
 """
 
-from jsonargparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import add_reading_options, reading_options
+from event2vec.cli.options import add_reading_options, check_free, reading_options
+from event2vec.cli.parser import existing
 from event2vec.cli.printing import say
+from event2vec.errors import Event2VecError, FileError
+from event2vec.names import counted
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("input", metavar="IN", help="a recording, in any format")
+    parser.add_argument("input", metavar="IN", type=existing("a recording"), help="a recording, in any format")
     parser.add_argument("output", metavar="OUT", help="the file to write; its suffix names the format")
-    parser.add_argument("--start", type=float, default=0.0, metavar="SECONDS", help="leave out what comes before")
-    parser.add_argument("--stop", type=float, metavar="SECONDS", help="leave out what comes from here on")
-    parser.add_argument("--overwrite", action="store_true", help="replace OUT when it exists")
+    parser.add_argument("--start", type=float, default=0.0, metavar="SECONDS", help="omit events before this time")
+    parser.add_argument("--stop", type=float, metavar="SECONDS", help="omit events from this time on")
+    parser.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
     add_reading_options(parser)
+
+
+def check(options: Namespace) -> None:
+    if options.stop is not None and options.stop <= options.start:
+        raise Event2VecError(f"--stop {options.stop:g} must come after --start {options.start:g}")
+    check_free(options.output, options.overwrite, "OUT")
 
 
 def run(options: Namespace) -> None:
     from pathlib import Path
 
-    from event2vec.errors import Event2VecError, FileError
     from event2vec.io import read_recording, write_events
 
-    if options.stop is not None and options.stop <= options.start:
-        raise Event2VecError(f"--stop {options.stop:g} must come after --start {options.start:g}")
     output = Path(options.output)
-    if output.exists() and not options.overwrite:
-        raise FileError(output, "exists already. Choose another name or add --overwrite")
     recording = read_recording(options.input, **reading_options(options))
     for warning in recording.warnings:
         say(f"event2vec: warning: {options.input}: {warning}")
@@ -39,9 +43,9 @@ def run(options: Namespace) -> None:
         events = events.between(round(options.start * 1e6), stop)
         if len(events) == 0:
             raise FileError(
-                options.input, f"has no events in that part; it lasts {recording.events.duration / 1e6:g} s"
+                options.input, f"has no events in that interval; it lasts {recording.events.duration / 1e6:g} s"
             )
     write_events(output, events)
-    say(f"{output}: {len(events):,} events, {events.duration / 1e6:.3f} s, {events.sensor}")
+    say(f"{output}: {counted(len(events), 'event')}, {events.duration / 1e6:.3f} s, {events.sensor}")
     if recording.start:
-        say(f"The camera's clock stood at {recording.start} us at the first event of the input.")
+        say(f"The input starts at {recording.start} us on the camera's clock.")

@@ -1,48 +1,42 @@
 """See it work, without data, camera or GPU, in about three minutes.
 
-Shows handwritten digits to a simulated event camera, trains a small Transformer on the recordings, says how many test
-recordings it recognises and ends with a page that shows what it learnt and what it looks at.
+Shows handwritten digits to a simulated event camera, trains a small Transformer on the recordings, prints how many test
+recordings it recognises, and writes a page that shows what it learnt and what it looks at.
 """
 
 import time
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, Namespace
-
 from event2vec.cli.options import add_workers_option
-from event2vec.cli.printing import say
-from event2vec.cli.progress import progress_bar
+from event2vec.cli.parser import at_least
+from event2vec.cli.printing import print_evaluation, say
+from event2vec.cli.progress import ShownProgress
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", default="runs/demo", metavar="FOLDER", help="the folder of the run (numbered if taken)"
     )
-    parser.add_argument("--epochs", type=int, metavar="N", help="epochs instead of the recipe's")
+    parser.add_argument("--epochs", type=at_least(1), metavar="N", help="epochs instead of the recipe's")
     add_workers_option(parser, "simulate")
 
 
 def run(options: Namespace) -> int:
-    from event2vec.cli.evaluate import keep_evaluation, print_evaluation
-    from event2vec.cli.recipes import free_name, start
-    from event2vec.data.prepare import prepare_digits
-    from event2vec.devices import is_first_rank
-    from event2vec.studies.report import write_report
-    from event2vec.training.recipe import load_recipe
+    from event2vec.ranks import is_first_rank
+    from event2vec.studies.report import report
+    from event2vec.training.train import free_folder, train
 
     began = time.monotonic()
-    with progress_bar("showing digits to a simulated camera") as progress:
-        store = prepare_digits(options.workers, progress)
-    recipe = load_recipe("digits")
-    if options.epochs is not None:
-        recipe = recipe.with_settings({"training.epochs": options.epochs})
-    folder = start(recipe, str(store.folder), str(free_name(Path(options.out))), "train", workers=options.workers)
+    progress = ShownProgress()
+    settings = {} if options.epochs is None else {"training.epochs": options.epochs}
+    say("Handwritten digits are shown to a simulated event camera, and a small Transformer learns to read them")
+    run = train("digits", out=free_folder(Path(options.out)), workers=options.workers, progress=progress, **settings)
     if not is_first_rank():  # of several GPUs, one says what was learnt
         return 0
-    page = folder / "report.html"
-    report = write_report(folder, page, workers=options.workers, stage=progress_bar)
-    if report.evaluation:
-        print_evaluation(report.evaluation)
-        keep_evaluation(folder, report.evaluation)
-    say(f"Done in {time.monotonic() - began:.0f} seconds. See what it learnt: {page}")
-    return 2 if report.problems else 0
+    made = report(run, workers=options.workers, progress=progress)
+    if made.evaluation:
+        print_evaluation(made.evaluation)
+        run.keep_evaluation(made.evaluation)
+    say(f"Done in {time.monotonic() - began:.0f} seconds. See what it learnt: {made.page}")
+    return 2 if made.problems else 0

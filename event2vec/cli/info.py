@@ -1,15 +1,14 @@
 """Show what is in recordings: format, sensor, events, duration, rate, polarity, order.
 
-A file that cannot be read is reported, the others are shown, and the exit code is 2.
+A file that cannot be read is reported, the others are still shown, and the exit code is 2.
 """
 
 import json
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentParser, Namespace
-
-from event2vec.cli.options import add_json_option, add_reading_options, reading_options
+from event2vec.cli.options import add_json_option, add_reading_options, check_files, reading_options
 from event2vec.cli.printing import print_table, say
 
 if TYPE_CHECKING:
@@ -20,6 +19,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="recordings, in any format")
     add_reading_options(parser)
     add_json_option(parser)
+
+
+def check(options: Namespace) -> None:
+    check_files(options.files, options.json)
 
 
 def run(options: Namespace) -> int:
@@ -47,7 +50,7 @@ def run(options: Namespace) -> int:
 
 
 def describe(recording: "Recording") -> dict[str, Any]:
-    """The facts about a recording, in the units that their names give."""
+    """The facts about a recording, with units in their names."""
     events = recording.events
     seconds = events.duration / 1e6
     return {
@@ -83,4 +86,4 @@ def _print_table(reports: list[dict[str, Any]]) -> None:
     heads = ("file", "format", "sensor", "events", "seconds", "events/s", "rising", "out of order")
     print_table(heads, rows, left=("file", "format"))
     if not all(facts["sensor_declared"] for facts in reports):
-        print("* the file does not name its sensor: the smallest that holds the events. --sensor sets it.")
+        print("* the file does not name its sensor: this is the smallest that holds the events. Set it with --sensor.")

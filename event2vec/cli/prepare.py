@@ -1,51 +1,84 @@
 """Turn a data set into a store: one folder that training maps into memory.
 
-Run it again after it was stopped and it goes on where it was. Recordings that cannot be used are listed in
-STORE/rejected.csv and below the progress bar, and the rest is prepared.
+If it was stopped, the same command resumes it. Recordings that cannot be used are listed in STORE/rejected.csv and at
+the end, and the rest is prepared.
 """
 
 import json
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentParser, Namespace
-
-from event2vec.cli.options import add_json_option, add_reading_options, add_workers_option, reading_options
+from event2vec.cli.options import (
+    add_json_option,
+    add_reading_options,
+    add_window_options,
+    add_workers_option,
+    read_windows,
+    reading_options,
+)
+from event2vec.cli.parser import at_least, existing
 from event2vec.cli.printing import say
-from event2vec.cli.progress import progress_bar
+from event2vec.cli.progress import ShownProgress
+from event2vec.data.datasets import DATASETS, SPLITS, open_dataset, open_splits
+from event2vec.data.sampling import Sampling
+from event2vec.data.windows import LABELS
+from event2vec.errors import Event2VecError
+from event2vec.names import counted
+from event2vec.settings import choices_of
 
 if TYPE_CHECKING:
     from event2vec.data.prepare import Report
 
-NAMES = ["dvs_gesture", "asl_dvs", "dvs_lip", "nmnist", "folder", "digits"]  # here too, so that --help is quick
 SHOWN = 5  # rejected recordings that the summary lists; all are in rejected.csv
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", choices=NAMES, help=f"the data set: {', '.join(NAMES)}")
-    parser.add_argument("--root", metavar="R", help="the folder with the data set as downloaded; digits needs none")
+    parser.add_argument("name", metavar="NAME", choices=DATASETS, help=f"the data set: {', '.join(DATASETS)}")
+    parser.add_argument(
+        "--data",
+        metavar="FOLDER",
+        type=existing("the folder with the data set as downloaded"),
+        help="the folder with the data set as downloaded; digits need none",
+    )
     parser.add_argument("--out", required=True, metavar="STORE", help="the folder to write")
-    parser.add_argument("--split", choices=["all", "train", "test"], default="all", help="what to prepare")
+    parser.add_argument("--split", choices=("all", *SPLITS), default="all", help="what to prepare")
     parser.add_argument(
         "--clusters",
-        type=int,
+        type=at_least(2),
         metavar="L",
-        help="bring each recording to L cluster events (Alg. 1) instead of all its own",
+        help="reduce each recording to L cluster events (Alg. 1) instead of keeping all, for recipes with "
+        "sampling.method clusters; L is their sampling.length",
     )
     parser.add_argument(
         "--clusterings",
-        type=int,
+        type=at_least(1),
         default=1,
         metavar="N",
-        help="sets of clusters to make of each training recording; training reads them in turn",
+        help="sets of clusters to make of each training recording, which training reads in turn: "
+        "sampling.clusterings of a recipe",
     )
     parser.add_argument(
         "--seeding",
-        choices=["pruned", "plain"],
+        choices=choices_of(Sampling, "seeding"),
         default="pruned",
-        help="how cluster centres are seeded: plain is Alg. 1 to the letter, pruned comes closer to the events",
+        help="how cluster centres are seeded: plain is Alg. 1 to the letter, pruned comes closer to the events; "
+        "sampling.seeding of a recipe",
     )
     add_workers_option(parser, "read")
-    parser.add_argument("--seed", type=int, default=0, help="for the split of 'folder' and the noise of 'digits'")
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, metavar="N", help="for the split of 'folder' and the noise of 'digits'"
+    )
+    parser.add_argument(
+        "--group-by",
+        metavar="HOW",
+        help="recordings of 'folder' that stay together when test recordings are drawn: those of one sub-folder of a "
+        "class (folders, the default), those with the same match of a regular expression in their path below the "
+        "class, such as '^[^_]+' for what comes before the first _, or none",
+    )
+    add_window_options(parser)
+    parser.add_argument("--labels", metavar="TABLE", help=LABELS)
     parser.add_argument(
         "--orientation",
         choices=["upright", "mat", "spikingjelly"],
@@ -57,58 +90,69 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_json_option(parser)
 
 
-def run(options: Namespace) -> int:
-    from event2vec.data.datasets import SPLITS, open_dataset
-    from event2vec.data.prepare import prepare
-    from event2vec.errors import Event2VecError
+def check(options: Namespace) -> None:
+    read_windows(options)
+    if options.data is None and options.name != "digits":
+        raise Event2VecError(f"--data is required: the folder with the data set as downloaded ({options.name})")
+    _options(options)
 
-    if options.workers < 1:
-        raise Event2VecError(f"--workers must be at least 1, got {options.workers}")
-    wanted = SPLITS if options.split == "all" else (options.split,)
-    datasets = [open_dataset(options.name, options.root, split, **_options(options)) for split in wanted]
+
+def run(options: Namespace) -> int:
+    from event2vec.data.prepare import prepare
+
+    how = {"windows": read_windows(options), **_options(options)}
+    if options.split == "all":
+        datasets = open_splits(options.name, options.data, **how)
+    else:
+        datasets = [open_dataset(options.name, options.data, options.split, **how)]
     try:
-        with progress_bar(f"preparing {options.name}") as progress:
-            report = prepare(
-                datasets,
-                options.out,
-                workers=options.workers,
-                progress=progress,
-                clusters=options.clusters,
-                clusterings=options.clusterings,
-                seeding=options.seeding,
-            )
+        report = prepare(
+            datasets,
+            options.out,
+            workers=options.workers,
+            progress=ShownProgress(),
+            clusters=options.clusters,
+            clusterings=options.clusterings,
+            seeding=options.seeding,
+        )
     except KeyboardInterrupt:
-        say("event2vec: stopped. The same command goes on from here")
+        say("event2vec: stopped. Run the same command again to continue")
         return 130
     print(json.dumps(_facts(report), indent=2)) if options.json else _summarise(report)
     return 2 if options.strict and report.rejected else 0
 
 
 def _options(options: Namespace) -> dict[str, Any]:
-    """What the data set can be told; an option that it would not heed is an error."""
-    from event2vec.errors import Event2VecError
-
+    """The options of the data set; one that would have no effect is an error."""
     reading = {name: value for name, value in reading_options(options).items() if value is not None}
     if options.orientation is not None and options.name != "asl_dvs":
         raise Event2VecError(f"--orientation applies only to asl_dvs, not to {options.name}")
+    for name in ("group_by", "labels"):
+        if getattr(options, name) is not None:
+            reading[name] = getattr(options, name)
     if options.name == "folder":
         return {"seed": options.seed, **reading}
     if reading:
-        raise Event2VecError(f"--{next(iter(reading)).replace('_', '-')} is for 'folder'; {options.name} is known")
+        raise Event2VecError(f"--{next(iter(reading)).replace('_', '-')} applies only to folder, not to {options.name}")
     if options.name == "asl_dvs":
         return {"orientation": options.orientation or "upright"}
     return {"seed": options.seed} if options.name == "digits" else {}
 
 
 def _facts(report: "Report") -> dict[str, Any]:
-    from event2vec.data.datasets import SPLITS
+    from event2vec.data.splits import Groups
 
-    store = report.store
+    store, groups = report.store, Groups.of(report.store)
     return {
         "store": str(store.folder),
         "recordings": {split: store.splits.count(split) for split in SPLITS if split in store.splits},
-        "clusterings": len(store.names_of_sets("train")),
+        "clusterings": len(store.sets("train")) if "train" in store.splits else 1,
         "events": int(store.offsets[-1]),
+        "scaled": store.facts.get("scaled", {}),
+        "groups": dict(Counter(split for splits in groups.splits.values() for split in splits)) if groups else None,
+        "windows": asdict(store.windows) if store.windows else None,
+        "windows_left_out": store.facts.get("left_out", 0),
+        "seconds_without_label": store.facts.get("unused", 0) / 1e6,
         "classes": len(store.classes),
         "width": store.sensor.width,
         "height": store.sensor.height,
@@ -118,20 +162,33 @@ def _facts(report: "Report") -> dict[str, Any]:
 
 
 def _summarise(report: "Report") -> None:
+    from event2vec.data.hints import window_hints
+    from event2vec.data.parts import describe_scaled
+    from event2vec.data.splits import Groups
+
     store, facts = report.store, _facts(report)
     counts = ", ".join(f"{count:,} {split}" for split, count in facts["recordings"].items())
-    sets = f", {facts['clusterings']} sets of clusters of each to train on" if facts["clusterings"] > 1 else ""
+    sets = f", {facts['clusterings']} clusterings of each training recording" if facts["clusterings"] > 1 else ""
     say(
         f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events{sets}, "
         f"sensor {store.sensor}"
     )
+    for line in (report.cutting, *window_hints(store)):
+        if line:
+            say(f"  {line}")
+    if scaled := describe_scaled(store):
+        say(f"  {scaled}")
+    if groups := Groups.of(store):
+        say(f"  {groups.summary}")
+        if groups.warning:
+            say(f"  {groups.warning}")
     present = {store.classes[label] for label in store.labels}
     if missing := [name for name in store.classes if name not in present]:
-        say(f"  no recording of {', '.join(missing[:SHOWN])} ({len(missing)} classes)")
-    for notes, title in ((report.warnings, "used, with a remark"), (report.rejected, "rejected")):
+        say(f"  no recording of {', '.join(missing[:SHOWN])} ({counted(len(missing), 'class', 'classes')})")
+    for notes, title in ((report.warnings, "used, with a warning"), (report.rejected, "rejected")):
         for note in notes[:SHOWN]:
             say(f"  {title}: {note.source}: {note.message}")
         if len(notes) > SHOWN:
             say(f"  {title}: {len(notes) - SHOWN:,} more")
     if report.rejected:
-        say(f"  {len(report.rejected):,} rejected in all: {store.folder / 'rejected.csv'}")
+        say(f"  {counted(len(report.rejected), 'recording')} rejected, listed in {store.folder / 'rejected.csv'}")

@@ -1,4 +1,4 @@
-"""Train without labels: the network learns to tell the place and polarity of hidden events (App. A.5).
+"""Train without labels: the network learns to predict the position and polarity of hidden events (App. A.5).
 
     event2vec pretrain dvs_lip_pretrain --data DVS-Lip/
     event2vec train dvs_lip --data DVS-Lip/ --init runs/dvs_lip_pretrain
@@ -6,12 +6,14 @@
 Recipes and settings are those of `event2vec train`; model.pooling must be off.
 """
 
-from jsonargparse import Namespace
+from argparse import Namespace
 
-from event2vec.cli.recipes import add_recipe_arguments, run_task
+from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options
 
-add_arguments = add_recipe_arguments
+add_arguments, check = add_recipe_arguments, check_recipe_options
 
 
 def run(options: Namespace) -> None:
+    from event2vec.cli.recipes import run_task
+
     run_task(options, "pretrain")

@@ -1,15 +1,18 @@
-"""What people see: lines on standard error and tables on standard output, with the names in them shown safely."""
+"""Output for people: lines on standard error and tables on standard output, with all names shown safely."""
 
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from event2vec.names import printable
+from event2vec.names import counted, printable, shorten
+from event2vec.ranks import is_first_rank
+
+if TYPE_CHECKING:
+    from event2vec.evaluation.evaluate import Evaluation
 
 
 def say(text: str) -> None:
-    """One line for people; standard output is for answers. Of processes that train together, one speaks."""
-    from event2vec.devices import is_first_rank
-
+    """One line for people; standard output is for answers. In distributed training, only the first process prints."""
     if is_first_rank():
         print(printable(text), file=sys.stderr, flush=True)
 
@@ -17,7 +20,7 @@ def say(text: str) -> None:
 def print_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: Collection[str] = (), title: str | None = None
 ) -> None:
-    """Names to the left, where long ones are folded; numbers to the right, which stay whole."""
+    """Names are aligned left and wrapped if they are long; numbers are aligned right and never wrapped."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -32,3 +35,37 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))  # as Text: [red] is a name, not a colour
     Console(width=None if sys.stdout.isatty() else 250).print(table)  # a file or a pipe has no edge to fold at
+
+
+def print_evaluation(evaluation: "Evaluation") -> None:
+    """Accuracy class by class, and of all, with intervals."""
+    rows = []
+    confusion = evaluation.confusion
+    for number, (name, share) in enumerate(evaluation.per_class.items()):
+        wrong = confusion[number].copy()
+        wrong[number] = 0
+        mistake = f"{evaluation.class_names[int(wrong.argmax())]} ({wrong.max() / max(confusion[number].sum(), 1):.0%})"
+        count = confusion[number].sum() // evaluation.repeats
+        interval = evaluation.per_class_interval[name]
+        right = ("-", "") if share is None or interval is None else (f"{share:.1%}", interval.percent(1))
+        rows.append((name, f"{count:,}", *right, mistake if wrong.any() else ""))
+    heads = ("class", "recordings", "correct", "95 % interval", "most often mistaken for")
+    print_table(heads, rows, left=("class", "most often mistaken for"))
+    draws = f"{evaluation.repeats} draws" if evaluation.repeats > 1 else "one draw"
+    if evaluation.vote > 1:
+        draws += f" of {evaluation.vote} votes each"
+    accuracy = f"accuracy {evaluation.percent()} % on {counted(evaluation.recordings, 'recording')}, {draws}"
+    print(f"{accuracy}; 95 % interval {evaluation.interval.percent()} %")
+    if evaluation.top5 is not None and evaluation.top5_interval is not None:
+        accuracy = f"among the best five: {100 * evaluation.top5:.2f} %"
+        print(f"{accuracy}; 95 % interval {evaluation.top5_interval.percent()} %")
+    print(evaluation.calibration.summary)
+
+
+def warn_of_far(evaluation: "Evaluation") -> None:
+    """One line, if recordings lie far from those of the training."""
+    if evaluation.far:
+        source, remark = evaluation.far[0]
+        verb = "is" if len(evaluation.far) == 1 else "are"
+        count = f"{len(evaluation.far):,} of {evaluation.recordings:,} recordings {verb}"
+        say(f"event2vec: {count} far from those of the training, such as {shorten(source)}: {remark}")

@@ -7,39 +7,62 @@ by gradient descent, as in the paper, and logistic regression on the same featur
 """
 
 import json
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from jsonargparse import ArgumentParser, Namespace
-
-from event2vec.cli.options import add_device_options, add_json_option, add_workers_option, read_numbers
+from event2vec.cli.options import (
+    DATA,
+    RUN,
+    add_data_option,
+    add_device_options,
+    add_json_option,
+    add_repeats_option,
+    add_run_argument,
+    add_workers_option,
+    read_numbers,
+)
 from event2vec.cli.printing import say
-from event2vec.cli.progress import progress_bar
+from event2vec.cli.progress import ShownProgress
+from event2vec.data.datasets import DATASETS
+from event2vec.data.sampling import Sampling
+from event2vec.names import counted
+from event2vec.settings import choices_of
 
 if TYPE_CHECKING:
     from event2vec.evaluation.probe import ProbeRow
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run, or a folder with a saved network, pre-trained or trained")
-    parser.add_argument("--data", metavar="PATH", help="a store, or a data set as downloaded; digits need none")
-    parser.add_argument("--dataset", default="folder", metavar="NAME", help="what --data holds when it is not a store")
-    parser.add_argument("--layers", metavar="K,K,...", help="blocks to go through (default: 0 to all)")
-    parser.add_argument("--method", default="random", metavar="M", help="how events are chosen: random or clusters")
-    parser.add_argument("--events", type=int, default=256, metavar="N", help="events of each recording")
-    parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
+    add_run_argument(parser, f"{RUN}, pre-trained or trained")
+    add_data_option(parser, f"{DATA}; digits need none")
+    parser.add_argument(
+        "--dataset",
+        default="folder",
+        choices=DATASETS,
+        metavar="NAME",
+        help="the kind of data in --data, if it is not a store",
+    )
+    parser.add_argument("--layers", metavar="K,K,...", help="numbers of blocks to probe after (default: 0 to all)")
+    methods = choices_of(Sampling, "method")
+    parser.add_argument(
+        "--method", default="random", choices=methods, help="how events are chosen: sampling.method of a recipe"
+    )
+    parser.add_argument(
+        "--events", type=int, default=256, metavar="N", help="events of each recording: sampling.length of a recipe"
+    )
+    add_repeats_option(parser)
     add_device_options(parser)
     add_workers_option(parser)
     add_json_option(parser)
 
 
 def run(options: Namespace) -> None:
-    from event2vec.data.prepare import open_for_training
+    from event2vec.data.cache import open_for_training
     from event2vec.data.sampling import Sampling
     from event2vec.errors import Event2VecError
     from event2vec.evaluation.probe import probe
-    from event2vec.model.checkpoint import load_any_model
-    from event2vec.training.run import choose_compute
+    from event2vec.model.checkpoint import load_event2vec
+    from event2vec.training.run import Run
 
     try:
         sampling = Sampling(method=options.method, length=options.events)
@@ -48,25 +71,26 @@ def run(options: Namespace) -> None:
     layers = read_numbers(options.layers, "layers", least=0) if options.layers else []
     if options.repeats < 1:
         raise Event2VecError(f"--repeats must be at least 1, got {options.repeats}")
-    compute = choose_compute(Path(options.run), options.device, options.precision)
-    model = load_any_model(Path(options.run)).to(compute.device)
-    with progress_bar("preparing") as progress:
-        store = open_for_training(options.data, options.dataset, sampling, options.workers, progress).store
-    with progress_bar("probing") as progress, compute.autocast():
+    compute = Run.open(options.run).compute(options.device, options.precision)
+    model = load_event2vec(options.run).to(compute.device)
+    progress = ShownProgress()
+    store = open_for_training(options.data, options.dataset, sampling, options.workers, progress).store
+    with compute.autocast():
         chosen = layers or list(range(model.config.blocks + 1))
         rows = probe(model, store, sampling, chosen, options.repeats, progress)
     if options.json:
         print(json.dumps([_facts(row) for row in rows], indent=2))
         return
-    print(f"{'accuracy (%)':24} {'trained head':>16} {'logistic regression':>20}")
+    print(f"{'accuracy (%), 95 % interval':28} {'trained head':>32} {'logistic regression':>32}")
     for row in rows:
-        blocks = "" if row.blocks is None else f", {row.blocks} blocks"
-        print(f"{row.features + blocks:24} {row.trained.percent():>16} {row.logistic.percent():>20}")
-    say(f"on {store.splits.count('test'):,} test recordings of {store.folder.name}")
+        blocks = "" if row.blocks is None else f", {counted(row.blocks, 'block')}"
+        trained, logistic = row.trained.percent_with_interval(), row.logistic.percent_with_interval()
+        print(f"{row.features + blocks:28} {trained:>32} {logistic:>32}")
+    say(f"on {counted(store.splits.count('test'), 'test recording')} of {store.folder.name}")
 
 
 def _facts(row: "ProbeRow") -> dict[str, Any]:
     facts: dict[str, Any] = {"features": row.features, "blocks": row.blocks}
     for name, found in (("trained_head", row.trained), ("logistic_regression", row.logistic)):
-        facts[name] = {"accuracy": found.accuracy, "accuracy_std": found.accuracy_std}
+        facts[name] = {"accuracy": found.accuracy, "accuracy_std": found.accuracy_std, "interval": found.interval}
     return facts

@@ -1,108 +1,76 @@
-"""A progress bar for people at a terminal, a line now and then for logs."""
+"""Progress bars in a terminal, a line every ten seconds in a log."""
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from event2vec.cli.printing import say
+from event2vec.names import printable
+from event2vec.progress import Progress
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
-@contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives a function to tell how many of how many are done."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    if not sys.stderr.isatty():
-        yield _lines(title)
-        return
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+@dataclass
+class _Stage:
+    title: str
+    total: int | None
+    bar: "TaskID | None"  # None in a log
+    said: float = field(default_factory=time.monotonic)  # when its last line was written to a log
 
 
-def _lines(title: str) -> Callable[[int, int], None]:
-    last = time.monotonic()
-
-    def tell(done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
-            last = time.monotonic()
-            say(f"{title}: {done:,} of {total:,}")
-
-    return tell
-
-
-class TrainingProgress:
-    """Shows a training: a bar with loss, accuracy and time left at a terminal, a line for each epoch in a log."""
+class ShownProgress(Progress):
+    """A bar for each current stage, on standard error; in a log, a line every ten seconds."""
 
     def __init__(self) -> None:
-        self.steps = self.epochs = 1
-        self.bar: Progress | None = None
-        self.last = ""
+        self.stages: list[_Stage] = []
+        self.bars: Bars | None = None
 
-    def __enter__(self) -> "TrainingProgress":
-        return self
+    def start(self, title: str, total: int | None = None) -> None:
+        from event2vec.ranks import is_first_rank
 
-    def __exit__(self, *_: object) -> None:
-        if self.bar:
-            self.bar.stop()
+        bar = None
+        if sys.stderr.isatty() and is_first_rank():
+            self.bars = self.bars or _open_bars()
+            bar = self.bars.add_task(printable(title), total=total)
+        self.stages.append(_Stage(title, total, bar))
 
-    def took_over(self, names: list[str]) -> None:
-        parts = Counter(name.partition(".")[0] for name in names)
-        said = " and ".join(f"{count} weights of the {part}" for part, count in parts.items())
-        say(f"Takes over {said}; the head starts from new weights")
+    def advance(self, done: int, note: str = "") -> None:
+        stage = self.stages[-1]
+        described = f"{stage.title}  {note}".rstrip()
+        if self.bars is not None and stage.bar is not None:
+            self.bars.update(stage.bar, completed=done, description=printable(described))
+        elif time.monotonic() - stage.said >= SECONDS_BETWEEN_LINES:
+            stage.said = time.monotonic()
+            of = f" of {stage.total:,}" if stage.total is not None else ""
+            say(f"{stage.title}: {done:,}{of}  {note}".rstrip())
 
-    def start(self, epochs: int, steps: int, done: int) -> None:
-        self.epochs, self.steps, self.done = epochs, steps, done
-        self.began = time.monotonic()
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    def finish(self) -> None:
+        stage = self.stages.pop()
+        if self.bars is not None and stage.bar is not None:
+            self.bars.remove_task(stage.bar)
+        if self.bars is not None and not self.stages:
+            self.bars.stop()
+            self.bars = None
 
-            columns = (
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TimeElapsedColumn(),
-                TimeRemainingColumn(),
-            )
-            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self.task = self.bar.add_task("training", total=epochs * steps, completed=done)
-            self.bar.start()
-
-    def step(self, step: int, loss: float) -> None:
-        if self.bar:
-            text = f"epoch {(step - 1) // self.steps + 1}/{self.epochs}  loss {loss:.3f}  {self.last}"
-            self.bar.update(self.task, completed=step, description=text)
-
-    def epoch(self, row: dict[str, float]) -> None:
-        """One line: what was reached, and how long the rest will take."""
-        said = "  ".join(_metric(name, row[name]) for name in row if name.startswith(("train_", "test_")))
-        self.last = next((_metric(name, row[name]) for name in row if name.startswith("test_acc")), "")
-        step = int(row["step"])
-        left = (time.monotonic() - self.began) / max(step - self.done, 1) * (self.epochs * self.steps - step)
-        line = f"epoch {int(row['epoch'])}/{self.epochs}  {said}  {_duration(left)} left"
-        if self.bar:
-            self.bar.console.print(line, highlight=False, markup=False)
+    def say(self, line: str) -> None:
+        if self.bars is not None:
+            self.bars.console.print(printable(line), highlight=False, markup=False)
         else:
             say(line)
 
 
-def _metric(name: str, value: float) -> str:
-    words = name.replace("_", " ")
-    return f"{words} {value:.1%}" if "accuracy" in name else f"{words} {value:.4g}"
+def _open_bars() -> "Bars":
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
 
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bars = Bars(*columns, console=Console(stderr=True), transient=True)
+    bars.start()
+    return bars

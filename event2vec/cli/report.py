@@ -6,41 +6,47 @@ The page is one HTML file that loads nothing from elsewhere. It has a player: dr
 see what the network attends to.
 """
 
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 
-from jsonargparse import ArgumentParser, Namespace
-
-from event2vec.cli.options import add_device_options, add_workers_option
+from event2vec.cli.options import (
+    add_data_option,
+    add_device_options,
+    add_repeats_option,
+    add_run_argument,
+    add_workers_option,
+)
+from event2vec.cli.parser import file_to_write
 from event2vec.cli.printing import say
-from event2vec.cli.progress import progress_bar
+from event2vec.cli.progress import ShownProgress
+from event2vec.names import counted
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run that 'event2vec train' wrote")
-    parser.add_argument("--out", metavar="FILE", help="where the page goes (default: report.html in the run)")
-    parser.add_argument("--data", metavar="PATH", help="where its recordings are now, if they were moved")
-    parser.add_argument("--repeats", type=int, default=10, metavar="N", help="independent draws; clusters need one")
+    add_run_argument(parser, "a run that 'event2vec train' wrote")
+    parser.add_argument(
+        "--out", metavar="FILE", type=file_to_write, help="where the page goes (default: report.html in the run)"
+    )
+    add_data_option(parser, "where its recordings are now, if they were moved")
+    add_repeats_option(parser)
     add_device_options(parser)
     add_workers_option(parser)
 
 
 def run(options: Namespace) -> int:
-    from event2vec.studies.report import write_report
-    from event2vec.training.run import choose_compute
+    from event2vec.studies.report import report
 
-    run = Path(options.run)
-    page = Path(options.out) if options.out else run / "report.html"
-    compute = choose_compute(run, options.device, options.precision)
-    report = write_report(
-        run,
-        page,
+    made = report(
+        options.run,
+        options.out,
         repeats=options.repeats,
-        workers=options.workers,
-        stage=progress_bar,
         data=options.data,
-        compute=compute,
+        workers=options.workers,
+        device=options.device,
+        precision=options.precision,
+        progress=ShownProgress(),
     )
-    found = report.evaluation
-    accuracy = f"{100 * found.accuracy:.1f} % of {found.recordings:,} recordings. " if found else ""
-    say(f"{accuracy}The page: {page}")
-    return 2 if report.problems else 0
+    found = made.evaluation
+    accuracy = f"{100 * found.accuracy:.1f} % of {counted(found.recordings, 'recording')}" if found else ""
+    accuracy += f" (95 % interval {found.interval.percent(1)} %). " if found else ""
+    say(f"{accuracy}The page: {made.page}")
+    return 2 if made.problems else 0

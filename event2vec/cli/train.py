@@ -2,18 +2,71 @@
 
     event2vec train folder --data my_recordings/       one sub-folder for each class, any camera format
     event2vec train nmnist --data N-MNIST/ --training.epochs 20
-    event2vec train --resume runs/my_recordings        go on after a stop or a crash
+    event2vec train mine.yaml --data my_recordings/    a recipe of your own; `base: folder` in it builds on another
+    event2vec train folder --data my_recordings/ --folds 5    cross-validation: each recording is tested once
+    event2vec train --resume runs/my_recordings        after a stop or a crash
 
-Every setting of the recipe can be given as an option; --print-config shows them all with their values. The same
+Every setting of the recipe can be given as an option; --print-config prints them all with their values. The same
 command trains on several GPUs (--trainer.devices) and, under torchrun or SLURM, on several nodes.
 """
 
-from jsonargparse import Namespace
+from argparse import ArgumentParser, Namespace
 
-from event2vec.cli.recipes import add_recipe_arguments, run_task
+from event2vec.cli.parser import at_least
+from event2vec.cli.printing import print_table, say
+from event2vec.cli.progress import ShownProgress
+from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options, overrides
+from event2vec.errors import Event2VecError
 
-add_arguments = add_recipe_arguments
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_recipe_arguments(parser)
+    parser.add_argument(
+        "--folds",
+        type=at_least(2),
+        metavar="N",
+        help="cross-validation: train N networks, each tested on one of N parts of the recordings. Each is a run in a "
+        "sub-folder, and the same command continues after a stop",
+    )
+
+
+def check(options: Namespace) -> None:
+    check_recipe_options(options)
+    if options.folds is not None and options.resume is not None:
+        raise Event2VecError("--folds resumes by itself: repeat the command that was stopped, without --resume")
 
 
 def run(options: Namespace) -> None:
-    run_task(options, "train")
+    from event2vec.cli.recipes import run_task
+
+    if options.folds is None or options.print_config:
+        run_task(options, "train")
+    else:
+        _cross_validate(options)
+
+
+def _cross_validate(options: Namespace) -> None:
+    from event2vec.evaluation.accuracy import wilson_interval
+    from event2vec.ranks import is_first_rank
+    from event2vec.training.folds import SUMMARY, TABLE, cross_validate
+
+    places = (options.recipe, options.data, options.out, options.init)
+    workers, progress = options.workers, ShownProgress()
+    found = cross_validate(*places, folds=options.folds, workers=workers, progress=progress, **overrides(options))
+    if not is_first_rank():
+        return
+    rows = [
+        (
+            str(fold.fold),
+            f"{100 * fold.accuracy:.2f} %",
+            wilson_interval(fold.accuracy, fold.recordings).percent(),
+            f"{fold.recordings:,}",
+            str(fold.epochs),
+            f"{fold.minutes:.1f}",
+        )
+        for fold in found.folds
+    ]
+    print_table(("fold", "accuracy", "95 % interval", "recordings", "epochs", "minutes"), rows)
+    mean = f"accuracy {found.percent()} % over {len(found.folds)} folds, {found.recordings:,} recordings"
+    print(f"{mean}; 95 % interval {found.interval.percent()} %; {found.minutes:.1f} minutes")
+    say(f"Kept in {found.folder / SUMMARY} and {found.folder / TABLE}")

@@ -1,13 +1,13 @@
-"""Batched K-Means++ (Alg. 1): the paper's second way to bring a recording to L tokens, in which every event counts.
+"""Batched K-Means++ (Alg. 1): the paper's second way to reduce a recording to L tokens, in which every event counts.
 
-Each polarity on its own: seed with centres drawn in batches by squared distance, then Lloyd's iteration.
+Each polarity is clustered separately: seed with centres drawn in batches by squared distance, then Lloyd's iteration.
 
-    pruned      more centres than asked for are seeded; each moves to the middle of its events; then those whose loss
-                costs least are dropped. Where clusters are large, most of the work sees groups of neighbouring events.
+    pruned      more centres than needed are seeded; each moves to the mean of its events; then the centres that cost
+                least to lose are dropped. If clusters are large, most of the work is done on groups of neighbours.
     plain       Alg. 1 to the letter: as many seeds as clusters. Ends 4 to 30 % above scikit-learn's inertia.
-    iteration   assign each event to its nearest centre, move each centre to the mean of its events
+    iteration   assign each event to its nearest centre, then move each centre to the mean of its events
 
-Two engines go through these phases: `CompiledCloud` on a CPU, `TorchCloud` on an accelerator.
+Two engines implement these phases: `CompiledCloud` on a CPU, `TorchCloud` on an accelerator.
 """
 
 import operator
@@ -30,12 +30,12 @@ from event2vec.clustering.torch_engine import TorchCloud
 from event2vec.events import Events
 
 Seeding = Literal["pruned", "plain"]
-VERSION = 2  # raise it when the same recording gives other clusters
-SEED = 0  # without a generator the same recording always gives the same clusters
-SPARE = 32  # twice as many centres are drawn as are kept, and so many more
-GROUPS, LARGEST_GROUP = 40, 16  # groups in a cluster at least, where neighbouring events count as one; events in one
-FINE = 6  # last iterations, which see every event
-OWNER = os.getpid()  # a forked process has none of its parent's threads, and torch fails in threads begun there
+VERSION = 2  # raise it if a change gives different clusters for the same recording
+SEED = 0  # without a generator, the same recording always gives the same clusters
+SPARE = 32  # seeds drawn in addition to two per cluster
+GROUPS, LARGEST_GROUP = 40, 16  # the fewest groups per cluster, and the most events per group
+FINE = 6  # final iterations on all events instead of groups
+OWNER = os.getpid()  # a forked process has none of its parent's threads, and torch fails in threads started there
 
 
 def cluster_events(
@@ -48,18 +48,35 @@ def cluster_events(
     generator: torch.Generator | None = None,
     seeding: Seeding = "pruned",
 ) -> Events:
-    """At most `clusters` events that stand for all (Alg. 1); `rho` counts how many each of them stands for.
+    """Represent a recording by at most `clusters` events (Alg. 1); `rho` counts the raw events behind each of them.
 
-    `seeding` is "pruned", which comes closer to the events, or "plain", which is Alg. 1 to the letter.
-    `tolerance` is the largest step of a centre, in the unit cube, below which the iteration ends. A cluster that
-    loses all its events is dropped, not seeded anew: that happens where events lie on top of each other, and a new
-    seed would only halve one of its neighbours. So every rho is at least 1, and their sum is that of the rho given,
-    the number of raw events. A recording that is short enough already comes back unchanged. On a CPU the same
-    recording and generator give the same clusters to the bit; where the compiled code is missing, others.
+    `seeding` is "pruned", which fits the events more closely, or "plain", which is Alg. 1 to the letter.
+    The iteration ends once no centre moves by `tolerance` or more, in the unit cube. A cluster that loses all its
+    events is dropped and not seeded again: this happens if events coincide, and a new seed would only split one of its
+    neighbours. So every rho is at least 1, and their sum is preserved: the number of raw events. A recording that is
+    already short enough is returned unchanged. On a CPU, the same recording and generator give the same clusters to
+    the bit; an installation without the compiled code gives different ones.
     """
     _check_settings(clusters, batch, iterations, tolerance, seeding)
     settings = Settings(batch, iterations, tolerance, generator or torch.Generator().manual_seed(SEED), seeding)
     return _cluster_recording(events, clusters, settings, side_by_side=True)
+
+
+@dataclass(frozen=True)
+class BatchedKMeans:
+    """`cluster_events` with its settings, as stores use it."""
+
+    iterations: int = 20
+    seeding: Seeding = "pruned"
+
+    def __call__(self, events: Events, clusters: int, seed: int = SEED) -> Events:
+        generator = torch.Generator().manual_seed(seed)
+        return cluster_events(events, clusters, iterations=self.iterations, generator=generator, seeding=self.seeding)
+
+    def __str__(self) -> str:
+        """Everything that the clusters depend on; the compiled code and torch give different ones."""
+        compiled = "compiled" if library() else "torch"
+        return f"batched K-Means++ {VERSION} {compiled} {self.iterations} {self.seeding}"
 
 
 def cluster_batch(
@@ -71,7 +88,7 @@ def cluster_batch(
     tolerance: float = 1e-4,
     seeding: Seeding = "pruned",
 ) -> list[Events]:
-    """`cluster_events` of each recording, spread over the cores."""
+    """`cluster_events` for each recording, spread over the cores."""
     _check_settings(clusters, batch, iterations, tolerance, seeding)
 
     def work(events: Events) -> Events:
@@ -91,7 +108,7 @@ def _cluster_recording(events: Events, clusters: int, settings: "Settings", side
 
 
 def share_clusters(falling: int, rising: int, clusters: int) -> tuple[int, int]:
-    """Clusters for falling and for rising events: in proportion, at least one where there are events, at most all."""
+    """Clusters for falling and for rising events: in proportion, at least one if there are events, at most all."""
     if min(falling, rising) > 0 and clusters < 2:
         raise ValueError("a recording with both polarities needs at least 2 clusters, got 1")
     share = round(clusters * rising / (falling + rising))
@@ -105,7 +122,7 @@ def choose_engine(events: Events) -> type[Cloud]:
     if library() is None:
         warnings.warn(
             "event2vec was installed without its compiled part, so clustering takes many times as long; install a C "
-            "compiler and Python's headers (on Debian: gcc and python3-dev), and then event2vec again",
+            "compiler and Python's headers (on Debian: gcc and python3-dev), then reinstall event2vec",
             stacklevel=4,
         )
         return TorchCloud
@@ -123,19 +140,19 @@ def _check_settings(clusters: int, batch: int, iterations: int, tolerance: float
 
 
 def to_unit_cube(events: Events, cube: Events | None = None) -> Float[Tensor, "n 3"]:
-    """x, y and t from 0 to 1 (Alg. 1, lines 2 and 3); a side of one pixel and an instant stay at 0.
+    """x, y and t scaled to [0, 1] (Alg. 1, lines 2 and 3); a side of one pixel and an instant stay at 0.
 
-    Cluster centres are measured in the `cube` of the recording that they stand for.
+    For cluster centres, `cube` is the recording that they represent.
     """
     whole = events if cube is None else cube
-    dtype = torch.float32 if events.t.device.type == "mps" else torch.float64  # the one accelerator without it
+    dtype = torch.float32 if events.t.device.type == "mps" else torch.float64  # MPS has no float64
     width, height = max(events.sensor.width - 1, 1), max(events.sensor.height - 1, 1)
     t = (events.t - whole.t[:1]).to(dtype) / max(whole.duration, 1)
     return torch.stack([events.x.to(dtype) / width, events.y.to(dtype) / height, t], dim=1)
 
 
 def from_unit_cube(events: Events, centres: Tensor, counts: Tensor, polarity: Tensor) -> Events:
-    """Centres back to pixels and microseconds, in time order; one that holds nothing is dropped."""
+    """Centres in pixels and microseconds, in time order; empty ones are dropped."""
     kept = counts > 0
     centres, counts, polarity = centres[kept].clamp(0, 1), counts[kept], polarity[kept]
     t = events.t[0] + (centres[:, 2].cpu().double() * events.duration).round().long().to(events.t.device)
@@ -147,7 +164,7 @@ def from_unit_cube(events: Events, centres: Tensor, counts: Tensor, polarity: Te
 
 @dataclass(frozen=True)
 class Settings:
-    """Alg. 1: B, I_max and tol, where chance comes from, and how centres are seeded."""
+    """Alg. 1: B, I_max and tol, the source of randomness, and how centres are seeded."""
 
     batch: int
     iterations: int
@@ -156,7 +173,7 @@ class Settings:
     seeding: Seeding = "pruned"
 
     def branch(self) -> "Settings":
-        """The same with a generator of its own, for work that goes on beside other work."""
+        """The same with a generator of its own, for work in parallel."""
         seed = int(torch.randint(2**62, (), generator=self.generator, device=self.generator.device))
         return replace(self, generator=torch.Generator(self.generator.device).manual_seed(seed))
 
@@ -164,7 +181,7 @@ class Settings:
 def cluster_with(
     engine: type[Cloud], events: Events, clusters: int, settings: Settings, side_by_side: bool = True
 ) -> Events:
-    """`cluster_events` with an engine of one's choice, for comparisons."""
+    """`cluster_events` with a given engine, for comparisons."""
     rising = int(events.p.sum())
     points = to_unit_cube(events)
     weights = events.rho.to(points.dtype)
@@ -185,13 +202,13 @@ def cluster_with(
 
 
 def _check_numbers(points: Tensor, weights: Tensor) -> None:
-    """What `Events.from_arrays` promises: compiled code trusts it, and events built in other ways may lie anywhere."""
+    """Check what `Events.from_arrays` guarantees: compiled code relies on it, and events can be built without it."""
     low, high = torch.aminmax(points)
     least, most = torch.aminmax(weights)
-    if not (low >= 0 and high <= 1 and least > 0 and most < torch.inf):  # not a number is none of these
+    if not (low >= 0 and high <= 1 and least > 0 and most < torch.inf):  # NaN fails all of these
         raise ValueError(
-            "events must lie on the sensor, in the order of time and with a finite rho above 0: "
-            f"x, y, t run from {float(low):.3g} to {float(high):.3g} of their range, rho from {least} to {most}"
+            "events must be on the sensor, in time order and with a finite rho above 0, got "
+            f"x, y, t from {float(low):.3g} to {float(high):.3g} of their range and rho from {least} to {most}"
         )
 
 
@@ -202,9 +219,9 @@ def cluster_plain(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[T
 
 
 def cluster_pruned(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
-    """Alg. 1 for one polarity, with spare seeds of which the best are kept: centres and their counts.
+    """Alg. 1 for one polarity, keeping the best of spare seeds: centres and their counts.
 
-    Where clusters hold many events, all but the last iterations see groups of neighbours as one heavy point.
+    If clusters hold many events, all but the last iterations treat groups of neighbours as single weighted points.
     """
     coarse = cloud.coarser(min(len(cloud) // share // GROUPS, LARGEST_GROUP))
     centres = coarse.seed(min(2 * share + SPARE, len(cloud)), settings.batch, settings.generator)

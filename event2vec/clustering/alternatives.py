@@ -1,27 +1,19 @@
-"""Clusters by any engine of Table 5: ours, and for comparisons scikit-learn's and Faiss's K-Means on the same task."""
+"""scikit-learn's and Faiss's K-Means on the same task as ours, only for comparison (Table 5)."""
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.clustering import SEED, Seeding, cluster_events, from_unit_cube, share_clusters, to_unit_cube
+from event2vec.clustering import SEED, BatchedKMeans, Seeding, from_unit_cube, share_clusters, to_unit_cube
 from event2vec.errors import MissingExtra
 from event2vec.events import Events
 
 Points = NDArray[np.float64]
-Labelled = tuple[Points, NDArray[Any]]  # centres, and the nearest one of each point
-
-
-def cluster_ours(
-    events: Events, clusters: int, iterations: int, seed: int = SEED, seeding: Seeding = "pruned"
-) -> Events:
-    """`cluster_events`, called as the others are."""
-    generator = torch.Generator().manual_seed(seed)
-    return cluster_events(events, clusters, iterations=iterations, generator=generator, seeding=seeding)
+Labelled = tuple[Points, NDArray[Any]]  # centres, and the nearest centre of each point
 
 
 def cluster_sklearn(events: Events, clusters: int, iterations: int, seed: int = 0) -> Events:
@@ -42,7 +34,7 @@ def cluster_faiss(events: Events, clusters: int, iterations: int, seed: int = 0)
 
     def fit(points: Points, count: int) -> Labelled:
         rows = np.ascontiguousarray(points, np.float32)
-        # Without these Faiss leaves points out, or complains that there are too few.
+        # Without these, Faiss leaves out points or complains that there are too few.
         every = {"max_points_per_centroid": len(rows), "min_points_per_centroid": 1}
         model = faiss.Kmeans(3, count, niter=iterations, seed=seed, **every)
         model.train(rows)
@@ -64,13 +56,24 @@ def _cluster(events: Events, clusters: int, fit: Callable[[Points, int], Labelle
     return from_unit_cube(events, *columns)
 
 
-ENGINES: dict[str, Callable[..., Events]] = {
-    "ours": cluster_ours,
-    "scikit-learn": cluster_sklearn,
-    "faiss": cluster_faiss,
-}  # each takes a recording, the number of clusters, `iterations` and a `seed`
+ALTERNATIVES = {"scikit-learn": cluster_sklearn, "faiss": cluster_faiss}
+ENGINES = ("ours", *ALTERNATIVES)  # the rows of Table 5
 
 
-def engine_of(name: str, seeding: Seeding) -> Callable[..., Events]:
-    """Of `ENGINES`. Ours seeds as it is told, the others as they do."""
-    return partial(cluster_ours, seeding=seeding) if name == "ours" else ENGINES[name]
+@dataclass(frozen=True)
+class Alternative:
+    """One of `ALTERNATIVES`, to use instead of ours."""
+
+    name: str
+    iterations: int
+
+    def __call__(self, events: Events, clusters: int, seed: int = SEED) -> Events:
+        return ALTERNATIVES[self.name](events, clusters, self.iterations, seed)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.iterations}"
+
+
+def engine_of(name: str, iterations: int, seeding: Seeding) -> BatchedKMeans | Alternative:
+    """One of `ENGINES`; `seeding` applies to ours only."""
+    return BatchedKMeans(iterations, seeding) if name == "ours" else Alternative(name, iterations)

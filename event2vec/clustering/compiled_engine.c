@@ -1,16 +1,16 @@
 /* The phases of Alg. 1 for the events of one polarity on a CPU; `compiled_engine.py` calls them.
 
-   Most of the time goes into finding the nearest centres of points, and most centres need no look. Points come in an
-   order in which neighbours stay together. A run of them lies in a box, and a centre that is farther from the box than
-   the farthest point of the run is from some other centre cannot be the nearest of any. So a long run leaves most centres
-   out, a short run within it most of those that are left, and the few that remain are compared with every point of the
-   short run at once, which the compiler turns into vector instructions.
+   Most of the time is spent on finding the nearest centres of points, and most centres can be ruled out. Points come in
+   an order that keeps neighbours together. A run of them fits in a box, and a centre cannot be the nearest of any if it
+   is farther from the box than the farthest point of the run is from some other centre. So a long run rules out most
+   centres, a short run within it rules out most of the rest, and the few that remain are compared with every point of
+   the short run at once, which the compiler turns into vector instructions.
 
-   Leaving out is exact in floating point too: subtracting, squaring and adding are monotonous under rounding, so the
-   distance to the box is never above that to a point in it. Nothing is fused (-ffp-contract=off), so that vectors of any
-   width give the same bits.
+   Ruling out is exact in floating point too: subtracting, squaring and adding are monotonic under rounding, so the
+   distance to the box never exceeds the distance to a point in it. Nothing is fused (-ffp-contract=off), so vectors of
+   any width give the same bits.
 
-   Points and centres are columns: all x, then all y, then all t. Functions that allocate return -1 without memory. */
+   Points and centres are columns: all x, then all y, then all t. Functions that allocate return -1 if they cannot. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,6 +19,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Two centres at a time need more registers than there are, and take 20 % longer. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-loop-unroll-and-jam")
+#endif
 
 #define LONG_RUN 256
 #define SHORT_RUN 32
@@ -52,7 +57,7 @@ INLINE double larger(double one, double other) { return one > other ? one : othe
 
 INLINE double outside(double low, double high, double value) { return larger(larger(low - value, value - high), 0); }
 
-/* Places of the centres that may be among the `wanted` nearest to a point of the run; `room` holds `count` numbers. */
+/* Find the centres that may be among the `wanted` nearest to a point of the run; `room` holds `count` numbers. */
 INLINE int64_t within_reach(Columns points, int64_t first, int64_t last, Columns centres, int64_t count, int wanted,
                             double *room, int32_t *reached) {
     double left = points.x[first], right = left, top = points.y[first], bottom = top, from = points.t[first], to = from;
@@ -63,7 +68,7 @@ INLINE int64_t within_reach(Columns points, int64_t first, int64_t last, Columns
     }
     double x = (left + right) / 2, y = (top + bottom) / 2, t = (from + to) / 2;
     for (int64_t j = 0; j < count; j++) room[j] = square(centres.x[j] - x, centres.y[j] - y, centres.t[j] - t);
-    double reach = 0; /* no point of the run is farther from the centres in its middle */
+    double reach = 0; /* the largest distance of a point of the run to the centres closest to its middle */
     for (int rank = 0; rank < wanted; rank++) {
         double least = DBL_MAX;
         for (int64_t j = 0; j < count; j++) least = smaller(least, room[j]);
@@ -85,73 +90,159 @@ INLINE int64_t within_reach(Columns points, int64_t first, int64_t last, Columns
     return kept;
 }
 
-/* Points, weights and centres as columns x, y, t; what is found goes where there is a pointer:
-   `found` and `distances` hold the `wanted` (1 or 2) nearest centres and the squared distances, nearest first, and of
-   two as near the one that stands first; to the row of its nearest centre in `sums` each point adds x, y, t, times
-   its weight, and the weight. There are at least `wanted` centres. `room` holds 4 numbers for each centre, `places` 2. */
-static WIDEST void find_nearest(const double *point_values, const double *weights, int64_t many,
-                                const double *centre_values, int64_t count, int wanted, double *room,
-                                int32_t *places, int64_t *found, double *distances, double *sums) {
-    const Columns points = columns(point_values, many), centres = columns(centre_values, count);
-    double *x = room + count, *y = x + count, *t = y + count; /* the centres within reach of the long run */
-    const Columns near = {x, y, t};
-    int32_t *nearer = places + count;
-    for (int64_t long_start = 0; long_start < many; long_start += LONG_RUN) {
-        const int64_t long_stop = long_start + LONG_RUN < many ? long_start + LONG_RUN : many;
-        const int64_t some = within_reach(points, long_start, long_stop, centres, count, wanted, room, places);
-        for (int64_t j = 0; j < some; j++)
-            x[j] = centres.x[places[j]], y[j] = centres.y[places[j]], t[j] = centres.t[places[j]];
-        for (int64_t first = long_start; first < long_stop; first += SHORT_RUN) {
-            const int64_t last = first + SHORT_RUN < long_stop ? first + SHORT_RUN : long_stop;
-            const int64_t few = within_reach(points, first, last, near, some, wanted, room, nearer);
-            double px[SHORT_RUN], py[SHORT_RUN], pt[SHORT_RUN], least[SHORT_RUN], second[SHORT_RUN];
-            int64_t which[SHORT_RUN], other[SHORT_RUN];
-            for (int i = 0; i < SHORT_RUN; i++) { /* the last run is filled up with its last point */
-                const int64_t place = first + i < last ? first + i : last - 1;
-                px[i] = points.x[place], py[i] = points.y[place], pt[i] = points.t[place];
-                least[i] = second[i] = DBL_MAX, which[i] = other[i] = 0;
-            }
-            if (wanted == 1)
-                for (int64_t j = 0; j < few; j++) {
-                    const int64_t place = nearer[j];
-                    const double cx = x[place], cy = y[place], ct = t[place];
-                    for (int i = 0; i < SHORT_RUN; i++) {
-                        const double distance = square(px[i] - cx, py[i] - cy, pt[i] - ct);
-                        const int closer = distance < least[i];
-                        which[i] = closer ? place : which[i];
-                        least[i] = closer ? distance : least[i];
-                    }
-                }
-            else
-                for (int64_t j = 0; j < few; j++) {
-                    const int64_t place = nearer[j];
-                    const double cx = x[place], cy = y[place], ct = t[place];
-                    for (int i = 0; i < SHORT_RUN; i++) {
-                        const double distance = square(px[i] - cx, py[i] - cy, pt[i] - ct);
-                        const int closer = distance < least[i], next = distance < second[i];
-                        other[i] = closer ? which[i] : next ? place : other[i];
-                        second[i] = closer ? least[i] : next ? distance : second[i];
-                        which[i] = closer ? place : which[i];
-                        least[i] = closer ? distance : least[i];
-                    }
-                }
-            for (int64_t point = first, i = 0; point < last; point++, i++) {
-                const int32_t nearest = places[which[i]];
-                if (found) found[wanted * point] = nearest;
-                if (found && wanted == 2) found[2 * point + 1] = places[other[i]];
-                if (distances) distances[wanted * point] = least[i];
-                if (distances && wanted == 2) distances[2 * point + 1] = second[i];
-                if (sums) {
-                    double *row = sums + 4 * nearest;
-                    row[0] += weights[point] * px[i], row[1] += weights[point] * py[i];
-                    row[2] += weights[point] * pt[i], row[3] += weights[point];
-                }
-            }
+/* Working memory of a search. */
+typedef struct {
+    double *numbers; /* 4 per centre */
+    int32_t *places; /* 2 per centre */
+} Room;
+
+static Room make_room(int64_t centres) {
+    return (Room){malloc(sizeof(double) * (size_t)(4 * centres)), malloc(sizeof(int32_t) * (size_t)(2 * centres))};
+}
+
+static void free_room(Room room) { free(room.numbers), free(room.places); }
+
+/* The points to search for, and the centres to search in. */
+typedef struct {
+    Columns points;
+    int64_t many;
+    Columns centres;
+    int64_t count;
+    Room room;
+} Search;
+
+/* An iterator over the points, short run by short run, with the centres that may be nearest to a point of the run. */
+typedef struct {
+    Search search;
+    int64_t long_stop, some;                         /* the end of the long run, and how many centres are in its reach */
+    int64_t first, last, few;                        /* the short run, and how many of those are in its reach */
+    double x[SHORT_RUN], y[SHORT_RUN], t[SHORT_RUN]; /* its points; an incomplete run is padded with its last point */
+} Walk;
+
+INLINE Columns reached_by_long_run(const Walk *walk) {
+    return columns(walk->search.room.numbers + walk->search.count, walk->search.count);
+}
+
+INLINE void enter_long_run(Walk *walk, int wanted) {
+    const Search search = walk->search;
+    const Columns centres = search.centres;
+    const int64_t first = walk->last, left = search.many - first;
+    walk->long_stop = first + (left < LONG_RUN ? left : LONG_RUN);
+    walk->some = within_reach(search.points, first, walk->long_stop, centres, search.count, wanted,
+                              search.room.numbers, search.room.places);
+    double *x = search.room.numbers + search.count, *y = x + search.count, *t = y + search.count;
+    for (int64_t j = 0; j < walk->some; j++) {
+        const int32_t place = search.room.places[j];
+        x[j] = centres.x[place], y[j] = centres.y[place], t[j] = centres.t[place];
+    }
+}
+
+/* Advance to the next short run; 0 if there is none. */
+INLINE int next_run(Walk *walk, int wanted) {
+    const Search search = walk->search;
+    const Columns points = search.points;
+    if (walk->last == search.many) return 0;
+    if (walk->last == walk->long_stop) enter_long_run(walk, wanted);
+    const int64_t left = walk->long_stop - walk->last;
+    walk->first = walk->last;
+    walk->last += left < SHORT_RUN ? left : SHORT_RUN;
+    walk->few = within_reach(points, walk->first, walk->last, reached_by_long_run(walk), walk->some, wanted,
+                             search.room.numbers, search.room.places + search.count);
+    for (int i = 0; i < SHORT_RUN; i++) {
+        const int64_t place = walk->first + i < walk->last ? walk->first + i : walk->last - 1;
+        walk->x[i] = points.x[place], walk->y[i] = points.y[place], walk->t[i] = points.t[place];
+    }
+    return 1;
+}
+
+/* A centre for each point of a short run: its index among those in reach of the long run, and its squared distance. */
+typedef struct {
+    double distance[SHORT_RUN];
+    int64_t place[SHORT_RUN];
+} Found;
+
+INLINE void find_nearest(const Walk *walk, Found *nearest) {
+    const Columns centres = reached_by_long_run(walk);
+    const int32_t *places = walk->search.room.places + walk->search.count;
+    for (int i = 0; i < SHORT_RUN; i++) nearest->distance[i] = DBL_MAX, nearest->place[i] = 0;
+    for (int64_t j = 0; j < walk->few; j++) {
+        const int64_t place = places[j];
+        const double x = centres.x[place], y = centres.y[place], t = centres.t[place];
+        for (int i = 0; i < SHORT_RUN; i++) {
+            const double distance = square(walk->x[i] - x, walk->y[i] - y, walk->t[i] - t);
+            const int closer = distance < nearest->distance[i];
+            nearest->place[i] = closer ? place : nearest->place[i];
+            nearest->distance[i] = closer ? distance : nearest->distance[i];
         }
     }
 }
 
-/* Number `place` of the random sequence that `seed` begins, above 0 and up to 1: SplitMix64. */
+/* Of two centres at the same distance, the first one is the nearest. */
+INLINE void find_two_nearest(const Walk *walk, Found *nearest, Found *second) {
+    const Columns centres = reached_by_long_run(walk);
+    const int32_t *places = walk->search.room.places + walk->search.count;
+    for (int i = 0; i < SHORT_RUN; i++) {
+        nearest->distance[i] = second->distance[i] = DBL_MAX;
+        nearest->place[i] = second->place[i] = 0;
+    }
+    for (int64_t j = 0; j < walk->few; j++) {
+        const int64_t place = places[j];
+        const double x = centres.x[place], y = centres.y[place], t = centres.t[place];
+        for (int i = 0; i < SHORT_RUN; i++) {
+            const double distance = square(walk->x[i] - x, walk->y[i] - y, walk->t[i] - t);
+            const int closer = distance < nearest->distance[i], next = distance < second->distance[i];
+            second->place[i] = closer ? nearest->place[i] : next ? place : second->place[i];
+            second->distance[i] = closer ? nearest->distance[i] : next ? distance : second->distance[i];
+            nearest->place[i] = closer ? place : nearest->place[i];
+            nearest->distance[i] = closer ? distance : nearest->distance[i];
+        }
+    }
+}
+
+/* Measure the squared distance of each point to its nearest centre. */
+static WIDEST void measure_nearest(Search search, double *distances) {
+    Walk walk = {.search = search};
+    Found nearest;
+    while (next_run(&walk, 1)) {
+        find_nearest(&walk, &nearest);
+        for (int64_t point = walk.first, i = 0; point < walk.last; point++, i++) distances[point] = nearest.distance[i];
+    }
+}
+
+/* Add x, y, t times its weight, and the weight itself, of each point to the row of its nearest centre in `sums`. */
+static WIDEST void add_to_nearest(Search search, const double *weights, double *sums) {
+    Walk walk = {.search = search};
+    Found nearest;
+    while (next_run(&walk, 1)) {
+        find_nearest(&walk, &nearest);
+        for (int64_t point = walk.first, i = 0; point < walk.last; point++, i++) {
+            double *row = sums + 4 * search.room.places[nearest.place[i]];
+            row[0] += weights[point] * walk.x[i], row[1] += weights[point] * walk.y[i];
+            row[2] += weights[point] * walk.t[i], row[3] += weights[point];
+        }
+    }
+}
+
+/* A point's two nearest centres and their squared distances. */
+typedef struct {
+    int64_t nearest, second;
+    double distance, second_distance;
+} Pair;
+
+/* Find the two nearest centres of each point. There must be at least two. */
+static WIDEST void pair_nearest(Search search, Pair *pairs) {
+    Walk walk = {.search = search};
+    Found nearest, second;
+    const int32_t *places = search.room.places;
+    while (next_run(&walk, 2)) {
+        find_two_nearest(&walk, &nearest, &second);
+        for (int64_t point = walk.first, i = 0; point < walk.last; point++, i++)
+            pairs[point] = (Pair){places[nearest.place[i]], places[second.place[i]], nearest.distance[i],
+                                  second.distance[i]};
+    }
+}
+
+/* Number `place` of the random sequence with this seed, above 0 and at most 1: SplitMix64. */
 INLINE double uniform(uint64_t seed, uint64_t place) {
     uint64_t bits = seed + (place + 1) * 0x9E3779B97F4A7C15u;
     bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -170,7 +261,7 @@ static int by_key(const void *one, const void *other) {
     return left->place < right->place ? -1 : left->place > right->place;
 }
 
-/* Keeps the `wanted` items with the smallest keys in a heap whose first item has the largest of them. */
+/* Keep the `wanted` items with the smallest keys, in a heap with the largest of them first; returns its new size. */
 INLINE int64_t keep_smallest(Item *heap, int64_t size, int64_t wanted, Item item) {
     if (size == wanted && by_key(&item, heap) > 0) return size;
     int64_t hole = size;
@@ -190,15 +281,15 @@ INLINE int64_t keep_smallest(Item *heap, int64_t size, int64_t wanted, Item item
     return size;
 }
 
-/* Positions of up to `wanted` points drawn one after the other in proportion to weight times distance, none twice. Each
-   waits for a time drawn from an exponential distribution with that rate, and the first to come are taken. */
+/* Draw up to `wanted` points without replacement, in proportion to weight times distance. Each waits for a time drawn
+   from an exponential distribution with that rate; the first to arrive are drawn. */
 static int64_t draw(const double *weights, const double *distances, int64_t many, uint64_t random, uint64_t round,
                     int64_t wanted, Item *drawn) {
     int64_t size = 0;
     for (int64_t i = 0; i < many; i++) {
         const double rate = weights[i] * distances[i];
         if (rate > 0) {
-            /* Most wait too long even where -log u is as small as 1 - u. */
+            /* -log u is at least 1 - u, and most points wait too long even with that. */
             const double chance = uniform(random, round * (uint64_t)many + (uint64_t)i);
             if (size == wanted && 1 - chance > drawn->key * rate) continue;
             size = keep_smallest(drawn, size, wanted, (Item){-log(chance) / rate, i});
@@ -208,16 +299,16 @@ static int64_t draw(const double *weights, const double *distances, int64_t many
     return size;
 }
 
-/* Phase 1: writes up to `count` centres, rows x, y, t, drawn `batch` at a time by squared distance, after a first one
-   drawn by weight alone; returns how many. Fewer where every point has a centre on it already. */
+/* Phase 1: write up to `count` centres as rows x, y, t and return their number: the first drawn by weight alone, the
+   others `batch` at a time by weight and squared distance. There are fewer if every point coincides with a centre. */
 EXPORT int64_t seed(const double *point_values, const double *weights, int64_t many, int64_t count, int64_t batch,
                     uint64_t random, double *centres) {
     const Columns points = columns(point_values, many);
     double *distances = malloc(sizeof(double) * (size_t)many), *fresh = malloc(sizeof(double) * (size_t)many);
-    double *news = malloc(sizeof(double) * (size_t)(7 * batch));
-    int32_t *places = malloc(sizeof(int32_t) * (size_t)(2 * batch));
+    double *news = malloc(sizeof(double) * (size_t)(3 * batch));
+    const Room room = make_room(batch);
     Item *drawn = malloc(sizeof(Item) * (size_t)batch);
-    int64_t done = distances && fresh && news && places && drawn ? 0 : -1;
+    int64_t done = distances && fresh && news && room.numbers && room.places && drawn ? 0 : -1;
     for (int64_t i = 0; i < many && done == 0; i++) distances[i] = 1;
     for (uint64_t round = 0; done >= 0 && done < count; round++) {
         const int64_t left = count - done, wanted = round == 0 ? 1 : left < batch ? left : batch;
@@ -230,81 +321,111 @@ EXPORT int64_t seed(const double *point_values, const double *weights, int64_t m
             row[1] = news[got + j] = points.y[place];
             row[2] = news[2 * got + j] = points.t[place];
         }
-        find_nearest(point_values, weights, many, news, got, 1, news + 3 * got, places, NULL, fresh, NULL);
+        measure_nearest((Search){points, many, columns(news, got), got, room}, fresh);
         for (int64_t i = 0; i < many; i++) distances[i] = round == 0 ? fresh[i] : smaller(distances[i], fresh[i]);
         done += got;
     }
-    free(distances), free(fresh), free(news), free(places), free(drawn);
+    free(distances), free(fresh), free(news), free_room(room), free(drawn);
     return done;
 }
 
-/* Drops the centres whose loss costs least until `share` are left; returns -1 without memory, else 0. The loss of a
-   centre hands its points to the second nearest. Of two neighbours only the cheaper may go in one round, since each was
-   cheap because of the other, and only one of `at_once` centres. */
-EXPORT int64_t prune(const double *points, const double *weights, int64_t many, double *centres, int64_t count,
-                     int64_t share, int64_t at_once) {
-    const size_t number = sizeof(double), most = (size_t)(count > many ? count : many);
-    double *room = malloc(number * 4 * (size_t)count), *distances = malloc(number * 2 * most);
-    int32_t *places = malloc(sizeof(int32_t) * 2 * (size_t)count), *rank = malloc(sizeof(int32_t) * (size_t)count);
-    int64_t *found = malloc(sizeof(int64_t) * 2 * most);
-    Item *costs = malloc(sizeof(Item) * (size_t)count);
-    const int64_t failed = !(room && distances && places && rank && found && costs);
-    while (!failed && count > share && count > 1) {
-        find_nearest(points, weights, many, centres, count, 2, room, places, found, distances, NULL);
-        for (int64_t j = 0; j < count; j++) costs[j] = (Item){0, j};
-        for (int64_t i = 0; i < many; i++) costs[found[2 * i]].key += weights[i] * (distances[2 * i + 1] - distances[2 * i]);
-        qsort(costs, (size_t)count, sizeof(Item), by_key);
-        for (int64_t j = 0; j < count; j++) rank[costs[j].place] = (int32_t)j;
-        find_nearest(centres, NULL, count, centres, count, 2, room, places, found, distances, NULL);
-        const int64_t spare = count - share, part = count < at_once ? 1 : count / at_once;
-        int64_t going = spare < part ? spare : part;
-        for (int64_t j = 0; j < count && going; j++) {
-            const int64_t place = costs[j].place; /* one that lies on another may come after it */
-            const int64_t neighbour = found[2 * place + (found[2 * place] == place)];
-            if (j < rank[neighbour]) rank[place] = -1, going--;
-        }
-        int64_t kept = 0;
-        for (int64_t axis = 0; axis < 3; axis++)
-            for (int64_t j = 0; j < count; j++)
-                if (rank[j] >= 0) centres[kept++] = centres[axis * count + j];
-        count = kept / 3;
+/* What pruning needs: the two nearest centres of each point or centre, the cost of losing a centre, its rank by cost. */
+typedef struct {
+    Pair *pairs;
+    Item *costs;
+    int32_t *rank; /* -1: the centre is dropped */
+} Pruning;
+
+/* Rank the centres by what losing them costs: their points go to the second-nearest centre. */
+static void rank_by_cost(Search search, const double *weights, Pruning pruning) {
+    pair_nearest(search, pruning.pairs);
+    for (int64_t j = 0; j < search.count; j++) pruning.costs[j] = (Item){0, j};
+    for (int64_t i = 0; i < search.many; i++) {
+        const Pair pair = pruning.pairs[i];
+        pruning.costs[pair.nearest].key += weights[i] * (pair.second_distance - pair.distance);
     }
-    free(room), free(distances), free(places), free(rank), free(found), free(costs);
+    qsort(pruning.costs, (size_t)search.count, sizeof(Item), by_key);
+    for (int64_t j = 0; j < search.count; j++) pruning.rank[pruning.costs[j].place] = (int32_t)j;
+}
+
+/* Mark up to `most` of the cheapest centres, but only the cheaper of two neighbours: each is cheap due to the other. */
+static void mark_cheapest(Search among, int64_t most, Pruning pruning) {
+    pair_nearest(among, pruning.pairs);
+    for (int64_t j = 0; j < among.count && most; j++) {
+        const int64_t place = pruning.costs[j].place;
+        const Pair pair = pruning.pairs[place]; /* if two centres coincide, either may be the nearest of both */
+        const int64_t neighbour = pair.nearest == place ? pair.second : pair.nearest;
+        if (j < pruning.rank[neighbour]) pruning.rank[place] = -1, most--;
+    }
+}
+
+/* Remove the marked centres from all columns; returns how many are left. */
+static int64_t drop_marked(double *centres, int64_t count, const int32_t *rank) {
+    int64_t kept = 0;
+    for (int64_t axis = 0; axis < 3; axis++)
+        for (int64_t j = 0; j < count; j++)
+            if (rank[j] >= 0) centres[kept++] = centres[axis * count + j];
+    return kept / 3;
+}
+
+/* Drop the centres that cost least to lose until `share` are left, at most one in `at_once` in a round. Returns -1 if
+   memory runs out, else 0. */
+EXPORT int64_t prune(const double *point_values, const double *weights, int64_t many, double *centres, int64_t count,
+                     int64_t share, int64_t at_once) {
+    const Columns points = columns(point_values, many);
+    const Room room = make_room(count);
+    const Pruning pruning = {malloc(sizeof(Pair) * (size_t)(count > many ? count : many)),
+                             malloc(sizeof(Item) * (size_t)count), malloc(sizeof(int32_t) * (size_t)count)};
+    const int64_t failed = !(room.numbers && room.places && pruning.pairs && pruning.costs && pruning.rank);
+    while (!failed && count > share && count > 1) {
+        const Columns left = columns(centres, count);
+        const int64_t spare = count - share, part = count < at_once ? 1 : count / at_once;
+        rank_by_cost((Search){points, many, left, count, room}, weights, pruning);
+        mark_cheapest((Search){left, count, left, count, room}, spare < part ? spare : part, pruning);
+        count = drop_marked(centres, count, pruning.rank);
+    }
+    free_room(room), free(pruning.pairs), free(pruning.costs), free(pruning.rank);
     return -failed;
 }
 
-/* Phase 2, Lloyd's iteration: moves the centres to the means of their points and leaves their weights in `counts`, until
-   none has moved by `tolerance`. A centre without points stays. Returns -1 without memory, else 0. */
+/* Move each centre to the mean of its points, given their `sums`; return the largest squared step. Empty ones stay. */
+static double move_centres(double *centres, int64_t count, const double *sums, double *counts) {
+    double farthest = 0;
+    for (int64_t j = 0; j < count; j++) {
+        counts[j] = sums[4 * j + 3];
+        double step = 0;
+        for (int64_t axis = 0; axis < 3 && counts[j] > 0; axis++) {
+            double *place = centres + axis * count + j;
+            const double moved = sums[4 * j + axis] / counts[j];
+            step += (moved - *place) * (moved - *place);
+            *place = moved;
+        }
+        farthest = larger(farthest, step);
+    }
+    return farthest;
+}
+
+/* Phase 2, Lloyd's iteration: until no centre moves by `tolerance` or more. The total weights of their points end up in
+   `counts`. Returns -1 if memory runs out, else 0. */
 EXPORT int64_t iterate(const double *points, const double *weights, int64_t many, double *centres, int64_t count,
                        int64_t iterations, double tolerance, double *counts) {
-    double *room = malloc(sizeof(double) * (size_t)(4 * count)), *sums = malloc(sizeof(double) * (size_t)(4 * count));
-    int32_t *places = malloc(sizeof(int32_t) * (size_t)(2 * count));
-    const int64_t failed = !(room && sums && places);
+    const Search search = {columns(points, many), many, columns(centres, count), count, make_room(count)};
+    double *sums = malloc(sizeof(double) * (size_t)(4 * count));
+    const int64_t failed = !(search.room.numbers && search.room.places && sums);
     double farthest = DBL_MAX;
     for (int64_t turn = 0; !failed && turn < iterations && farthest >= tolerance * tolerance; turn++) {
         memset(sums, 0, sizeof(double) * (size_t)(4 * count));
-        find_nearest(points, weights, many, centres, count, 1, room, places, NULL, NULL, sums);
-        farthest = 0;
-        for (int64_t j = 0; j < count; j++) {
-            counts[j] = sums[4 * j + 3];
-            double step = 0;
-            for (int64_t axis = 0; axis < 3 && counts[j] > 0; axis++) {
-                double *place = centres + axis * count + j;
-                const double moved = sums[4 * j + axis] / counts[j];
-                step += (moved - *place) * (moved - *place);
-                *place = moved;
-            }
-            farthest = larger(farthest, step);
-        }
+        add_to_nearest(search, weights, sums);
+        farthest = move_centres(centres, count, sums, counts);
     }
-    free(room), free(sums), free(places);
+    free_room(search.room), free(sums);
     return -failed;
 }
 
-/* What `compiled_engine.py` compares with its own: raise both when the arguments of a function change. */
+/* `compiled_engine.py` compares this with its own number: raise both when the arguments of a function change. */
 EXPORT int64_t interface(void) { return 1; }
 
-/* Python builds and finds the library as a module; its functions are called through ctypes, which lets go of the lock. */
+/* Python builds and finds the library as a module; its functions are called through ctypes, which releases the GIL. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "event2vec.clustering._compiled_engine", NULL, 0, NULL, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__compiled_engine(void) { return PyModule_Create(&module); }

@@ -1,4 +1,4 @@
-"""The phases of Alg. 1 on a CPU, by compiled code (`compiled_engine.c`) that looks at few centres and is exact."""
+"""The phases of Alg. 1 on a CPU, in compiled code (`compiled_engine.c`) that skips most centres and is still exact."""
 
 import ctypes
 import importlib
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from event2vec.clustering.engine import AT_ONCE, Cloud
 
-INTERFACE = 1  # of the functions in C; a library of another one may be left from an earlier installation
-MANY = 2**31  # iterations that no one waits for
+INTERFACE = 1  # version of the functions in C; an earlier installation may have left another one
+MANY = 2**31  # more iterations than anyone would wait for
 SPREAD = np.array([sum((number >> bit & 1) << 3 * bit for bit in range(10)) for number in range(1024)], np.uint32)
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The compiled code, or None where event2vec was installed without what compiles it."""
+    """The compiled code, or None if event2vec was installed without a C compiler."""
     try:
         path = importlib.import_module("event2vec.clustering._compiled_engine").__file__
     except ImportError:
@@ -28,7 +28,7 @@ def library() -> ctypes.CDLL | None:
     if not hasattr(compiled, "interface") or compiled.interface() != INTERFACE:
         return None
     array, whole = ctypes.c_void_p, ctypes.c_int64
-    points: list[Any] = [array, array, whole]  # coordinates, weights, how many
+    points: list[Any] = [array, array, whole]  # coordinates, weights, number of points
     compiled.seed.argtypes = [*points, whole, whole, ctypes.c_uint64, array]
     compiled.prune.argtypes = [*points, array, whole, whole, whole]
     compiled.iterate.argtypes = [*points, array, whole, whole, ctypes.c_double, array]
@@ -38,7 +38,7 @@ def library() -> ctypes.CDLL | None:
 
 
 class CompiledCloud(Cloud):
-    """Points in an order that keeps neighbours together, so that a run of them is near to few centres."""
+    """Points in an order that keeps neighbours together, so that only a few centres are near a run of them."""
 
     def __init__(self, points: Float[Tensor, "n 3"], weights: Float[Tensor, " n"]) -> None:
         order = along_curve(points)
@@ -71,7 +71,7 @@ class CompiledCloud(Cloud):
         return CompiledCloud(torch.from_numpy(sums / totals[:, None]), torch.from_numpy(totals))
 
     def _call(self, name: str, *arguments: int | float) -> int:
-        """Numbers and addresses as `compiled_engine.c` wants them, after the points. Other threads go on meanwhile."""
+        """Call C with the points, then these numbers and addresses. Other threads run meanwhile."""
         done: int = getattr(library(), name)(
             self._columns.data_ptr(), self.weights.data_ptr(), len(self.weights), *arguments
         )
@@ -85,9 +85,9 @@ def _copy_columns(rows: Float[Tensor, "k 3"]) -> Float[Tensor, "3 k"]:
 
 
 def along_curve(points: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
-    """The order of points of the unit cube in which neighbours stay together: a Z-order curve."""
+    """An order of points in the unit cube that keeps neighbours together: a Z-order curve."""
     x, y, t = (points.numpy() * 1023).astype(np.uint16).T
     code = SPREAD[x] << 2 | SPREAD[y] << 1 | SPREAD[t]
-    # 16 bits at a time numpy sorts by counting.
+    # numpy sorts 16-bit numbers by counting, which is faster.
     order = np.argsort(code.astype(np.uint16), kind="stable")
     return torch.from_numpy(order[np.argsort((code >> 16).astype(np.uint16)[order], kind="stable")])

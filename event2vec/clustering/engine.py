@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-AT_ONCE = 5  # one of so many centres may go in a round of pruning
+AT_ONCE = 5  # a round of pruning drops at most one centre in five
 
 
 class Cloud(ABC):
@@ -24,25 +24,25 @@ class Cloud(ABC):
     def seed(self, count: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
         """Phase 1: the first centre drawn by weight, then batches drawn by weight and squared distance.
 
-        Fewer than `count` where every point has a centre on it already.
+        There are fewer than `count` if every point already coincides with a centre.
         """
 
     @abstractmethod
     def prune(self, centres: Float[Tensor, "many 3"], share: int) -> Float[Tensor, "k 3"]:
-        """Drop the centres whose loss costs least, which hands their points to the second nearest.
+        """Drop the centres that cost least to lose; their points go to the second-nearest centre.
 
-        Of two neighbours only the cheaper may go in one round: each was cheap because of the other.
+        A round drops only the cheaper of two neighbours: each is cheap because of the other.
         """
 
     @abstractmethod
     def iterate(
         self, centres: Float[Tensor, "k 3"], iterations: int, tolerance: float
     ) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
-        """Phase 2, Lloyd's iteration: centres, and the weight of the points that they are the means of.
+        """Phase 2, Lloyd's iteration: the centres, and the total weight of the points of each.
 
         A centre without points stays where it is.
         """
 
     def coarser(self, size: int) -> "Cloud":
-        """The same cloud with groups of `size` neighbours as one heavy point, if the engine knows them."""
+        """The same cloud with groups of `size` neighbours as single weighted points, if the engine supports that."""
         return self

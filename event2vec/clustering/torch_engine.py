@@ -1,4 +1,4 @@
-"""The phases of Alg. 1 in torch, for an accelerator; `compiled_engine.py` has the same for a CPU."""
+"""The phases of Alg. 1 in torch, for accelerators; `compiled_engine.py` has them for a CPU."""
 
 from collections.abc import Iterator
 
@@ -8,12 +8,12 @@ from torch import Tensor
 
 from event2vec.clustering.engine import AT_ONCE, Cloud
 
-DISTANCES = 1 << 24  # at a time
-EXACT = "donot_use_mm_for_euclid_dist"  # a product of matrices subtracts large numbers to get small ones
+DISTANCES = 1 << 24  # computed at a time
+EXACT = "donot_use_mm_for_euclid_dist"  # a matrix product would lose precision: small differences of large numbers
 
 
 class TorchCloud(Cloud):
-    """All distances, some rows at a time."""
+    """All distances, computed a block of rows at a time."""
 
     def __init__(self, points: Float[Tensor, "n 3"], weights: Float[Tensor, " n"]) -> None:
         self.points, self.weights = points, weights
@@ -58,7 +58,7 @@ class TorchCloud(Cloud):
         return centres, counts
 
     def _distances(self, centres: Tensor) -> Float[Tensor, " n"]:
-        """The squared distance of each point to the nearest centre."""
+        """The squared distance of each point to its nearest centre."""
         return torch.cat([distances.min(1).values for distances in _in_parts(self.points, centres)]) ** 2
 
 
@@ -68,17 +68,17 @@ def _in_parts(points: Tensor, centres: Tensor) -> Iterator[Tensor]:
 
 
 def _neighbours(centres: Float[Tensor, "k 3"]) -> Int64[Tensor, " k"]:
-    """Which other centre is nearest to each; one that lies on another may find itself second."""
+    """The nearest other centre of each; the second-nearest may be the centre itself if two coincide."""
     pairs = [distances.topk(2, largest=False).indices for distances in _in_parts(centres, centres)]
     nearest, second = torch.cat(pairs).unbind(1)
     return torch.where(nearest == torch.arange(len(centres), device=centres.device), second, nearest)
 
 
 def draw_distinct(weights: Float[Tensor, " n"], count: int, generator: torch.Generator) -> Int64[Tensor, " drawn"]:
-    """Positions drawn one after the other in proportion to their weights, none twice; fewer where too few weigh at all.
+    """Draw positions without replacement, in proportion to their weights; fewer if too few weights are above 0.
 
-    Each waits for a time drawn from an exponential distribution with its weight as rate, and the first to come are
-    taken: that is drawing without replacement.
+    Each position waits for a time drawn from an exponential distribution with its weight as rate; the first `count` to
+    arrive are drawn.
     """
     waits = torch.empty(len(weights), dtype=weights.dtype, device=generator.device).exponential_(generator=generator)
     first = (waits.to(weights.device) / weights).topk(min(count, len(weights)), largest=False)

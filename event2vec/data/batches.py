@@ -1,4 +1,4 @@
-"""Recordings of a store to batches: which, in what order, and with which draw."""
+"""From the recordings of a store to batches: which recordings, in what order, and which draw of their events."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,28 +14,39 @@ from event2vec.data.store import EventStore
 from event2vec.events import EventBatch, Events
 
 Batch = tuple[EventBatch, Tensor, list[int]]
-STEPS = 2**32  # added to the index of a step's draws, so that they never are those of a recording
+STEPS = 2**32  # added to the index for draws of a whole step, which must differ from those of any recording
 
 
 @dataclass(frozen=True)
 class Recordings(Dataset[tuple[Events, int, int]]):
     """What one rank reads: a recording and its draw, by (round, index)."""
 
-    sets: Sequence[EventStore]  # the same recordings; of clusters there may be several
+    sets: Sequence[EventStore]  # the same recordings, once per clustering
     sampling: Sampling
     seed: int
-    change: Callable[[Events], Events] | None = None  # done to the events before clusters are made of them
+    change: Callable[[Events], Events] | None = None  # applied to all events, before some are drawn or clustered
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
         draw, index = key
         store = self.sets[(draw + index) % len(self.sets)]  # each round mixes all sets
-        generator = seeded(self.seed, draw, index)
-        if self.sampling.method == "random":
-            events, label = store.sample(index, self.sampling.length, generator)
-            return (self.change(events) if self.change else events), label, index
+        if self.sampling.method == "random" and self.change is None:  # reads only the events that are kept
+            events, label = store.sample(index, self.sampling.length, seeded(self.seed, draw, index))
+            return events, label, index
         events, label = store[index]
-        events = self.change(events) if self.change else events
-        return self.sampling.shorten(events, generator), label, index
+        changed = self.change(events) if self.change else events
+        return draw_events(changed, self.sampling, self.seed, draw, index), label, index
+
+
+def sets_of(store: EventStore, sampling: Sampling) -> tuple[EventStore, ...]:
+    """The recordings to train on: all sets of clusters, or only the first if events are drawn at random."""
+    return store.sets("train") if sampling.method == "clusters" else (store.split("train"),)
+
+
+def draw_events(events: Events, sampling: Sampling, seed: int, draw: int, index: int = 0) -> Events:
+    """What a network reads of a recording in one draw; `index` is its index in a store, or 0 for a single one."""
+    if len(events) <= sampling.length:  # nothing to draw; a generator takes as long as reading a store of clusters
+        return events
+    return sampling.shorten(events, seeded(seed, draw, index, events.t.device))
 
 
 def collate(items: Sequence[tuple[Events, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:

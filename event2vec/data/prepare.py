@@ -1,465 +1,286 @@
-"""A data set to a store: in parallel, resumable, and every recording accounted for."""
+"""From a data set to a store: in parallel, resumable, with every recording accounted for."""
 
-import csv
 import hashlib
 import os
 import shutil
-import signal
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 from warnings import warn
 
 from event2vec.atomic import clear_leftovers, move, whole_file
-from event2vec.clustering import SEED, Seeding
-from event2vec.clustering import VERSION as CLUSTERING
-from event2vec.clustering.alternatives import engine_of
-from event2vec.clustering.compiled_engine import library
-from event2vec.data.datasets import SPLITS, Dataset, open_dataset
-from event2vec.data.sampling import Sampling
-from event2vec.data.store import DESCRIPTION, VERSION, EventStore, StoreWriter, name_of_set
+from event2vec.clustering import BatchedKMeans, Seeding
+from event2vec.data.clusters import Clusters
+from event2vec.data.datasets.dataset import Dataset
+from event2vec.data.parts import (
+    LARGEST_PART,
+    PARTS,
+    Note,
+    Part,
+    choose_sensor,
+    cut_into_parts,
+    fit_part,
+    join_parts,
+    write_part,
+)
+from event2vec.data.store import EventStore
+from event2vec.data.store_layout import DESCRIPTION, VERSION
 from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
-from event2vec.events import Events
-from event2vec.io import Recording
 from event2vec.locks import LOCK, is_in_the_way, own
-from event2vec.sensor import LARGEST_SIDE, Sensor
-from event2vec.workers import end_with_parent
+from event2vec.names import counted
+from event2vec.progress import SILENT, Progress
+from event2vec.workers import begin_work, first_call
 
-LARGEST_PART = 64  # recordings that one worker takes at a time, and that are lost at most when the work is stopped
-PARTS = 64  # small data sets are cut finer, so that all workers have something to do
-SECONDS_BETWEEN_LOOKS = 0.5  # at what another process prepares
-PLAN = "plan"  # in the folder of the parts: what they belong to
-REJECTED = "rejected.csv"
-ANY_SENSOR = Sensor(LARGEST_SIDE, LARGEST_SIDE)  # parts are written before the sensor of the whole is known
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something to tell about one recording."""
-
-    source: str
-    split: str
-    message: str
+SECONDS_BETWEEN_LOOKS = 0.5  # while waiting for another process
+PLAN = "plan"  # the file in the folder of parts that holds the digest of their plan
 
 
 @dataclass(frozen=True)
 class Report:
-    """A finished store, and what did not get into it."""
+    """A finished store, and the recordings that were rejected or gave a warning."""
 
     store: EventStore
     rejected: tuple[Note, ...]
     warnings: tuple[Note, ...]
 
-
-def cache_folder() -> Path:
-    """Where stores that the user did not name are kept: $EVENT2VEC_CACHE, else the system's place for caches."""
-    if named := os.environ.get("EVENT2VEC_CACHE"):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "event2vec"
-
-
-def prepare_digits(workers: int = 1, progress: Callable[[int, int], None] | None = None) -> EventStore:
-    """The digits from the user's cache, built there when they are missing."""
-    return open_for_training(None, "digits", Sampling(), workers, progress).store
-
-
-def open_for_training(
-    data: str | Path | None,
-    dataset: str,
-    sampling: Sampling,
-    workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
-    clusterings: int = 1,
-    engine: str = "ours",
-    iterations: int = 20,
-) -> Report:
-    """A store that training can read as it is, from a store or from a data set as downloaded.
-
-    A data set is prepared into the user's cache first, and so are clusters, which take too long to make anew in every
-    epoch: each recording to train on gets `clusterings` sets of them. A store of clusters stays as it is. Work that was
-    done before is found again, and where several processes train together, one prepares and the others wait for it.
-    `engine` and `iterations` are for comparisons (Table 5); ours seeds as the sampling says.
-    """
-    wanted = Clusters(sampling.length, clusterings, engine, iterations, sampling.seeding)
-    clusters = wanted if sampling.method == "clusters" else None
-    if data is not None and dataset == "digits" and not (Path(data) / DESCRIPTION).is_file():
-        raise FileError(data, "is not a store; the digits are built in, leave --data out, or choose another recipe")
-    if data is None and dataset != "digits":
-        raise Event2VecError(f"--data is missing: a store, or the folder with the data set '{dataset}' as downloaded")
-    if data is not None and (Path(data) / DESCRIPTION).is_file():
-        store = EventStore.open(data)
-        if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters.count:
-            return Report(store, (), ())
-        further = store.names_of_sets("train")[1:]  # made anew from the first
-        splits = [split for split in dict.fromkeys(store.splits) if split not in further]
-        parts: list[Dataset] = [StoredSplit.of(store, split) for split in splits]
-    else:
-        parts = [open_dataset(dataset, data, split) for split in SPLITS]
-    folder = cache_folder() / f"{parts[0].name}-{_plan(parts, clusters)[:12]}"
-    return _prepare(parts, folder, workers, progress, clusters)
+    @property
+    def cutting(self) -> str | None:
+        """What of long recordings became windows and what did not, for people; None if nothing was cut or left out."""
+        windows, facts = self.store.windows, self.store.facts
+        parts = [f"cut into {windows.summary}"] if windows else []
+        if left_out := facts.get("left_out"):
+            parts.append(f"{counted(left_out, 'window')} with too few events left out")
+        if unused := facts.get("unused"):
+            parts.append(f"{unused / 1e6:,.1f} s without a label not used")
+        return "; ".join(parts) or None
 
 
 @dataclass(frozen=True)
-class StoredSplit(Dataset):
-    """One split of a store, to be prepared once more in another form."""
+class Plan:
+    """What a store will be made from."""
 
-    store: EventStore
+    datasets: tuple[Dataset, ...]
+    clusters: Clusters | None
+    made_of: str | None = None  # for people who look at the store later
 
-    @classmethod
-    def of(cls, store: EventStore, split: str) -> "StoredSplit":
-        part = store.split(split)
-        return cls(store.folder.name, split, store.classes, part.sources, tuple(part.labels.tolist()), part)
+    @cached_property
+    def digest(self) -> str:
+        """Identifies the store, down to the size and date of every file, which may take a while to collect."""
+        lines = [f"{VERSION} {LARGEST_PART} {PARTS} {self.clusters}"]
+        for dataset in self.datasets:
+            lines.append(f"{dataset.name} {dataset.split} {dataset.classes} {dataset.windows}")
+            for index, (source, label) in enumerate(zip(dataset.sources, dataset.labels, strict=True)):
+                lines.append(f"{source}\t{label}\t{dataset.group(index)}\t{dataset.fingerprint(index)}")
+        # File names may not be valid UTF-8; Python turns their invalid bytes into surrogates.
+        return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
-    def read(self, index: int) -> Recording:
-        return Recording(self.store[index][0], "store", 0, 0, True)
-
-    def fingerprint(self, index: int) -> str:
-        """The place in the store, and the date of the whole: a store is written once."""
-        description = self.store.folder / DESCRIPTION
-        return f"{self.store.folder.resolve()} {self.store.rows[index]} {description.stat().st_mtime_ns}"
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the store records about its plan."""
+        facts: dict[str, Any] = {"plan": self.digest}
+        if self.made_of:
+            facts["made_of"] = self.made_of
+        if any(dataset.drawn and dataset.split == "test" for dataset in self.datasets):
+            facts["drawn"] = "test"
+        if windows := self.datasets[0].cut_by:
+            facts["windows"] = asdict(windows)
+        return facts
 
 
 def prepare(
     datasets: Sequence[Dataset],
     folder: str | Path,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = SILENT,
     clusters: int | None = None,
     clusterings: int = 1,
     seeding: Seeding = "pruned",
 ) -> Report:
-    """Write all recordings of these splits into one store, in their order whatever the number of workers.
+    """Write all recordings of these splits into one store; the number of workers does not change it.
 
-    A recording that cannot be used is left out and reported. Work that was stopped goes on where it was: finished
-    parts lie in `<folder>.partial` until the store is whole. `progress` is told how many of how many are done.
-    With `clusters`, recordings are brought to so many events by `cluster_events` with `seeding`; those to train on,
-    `clusterings` times over from different starts.
+        prepare(open_splits("folder", "my_recordings"), "my_store")
+
+    A recording that cannot be used is left out and reported. The same call resumes work that was stopped: finished
+    parts are kept in `<folder>.partial` until the store is complete.
+    With `clusters`, `cluster_events` reduces each recording to at most that many events, with this `seeding`; each
+    training recording is clustered `clusterings` times, from different seeds.
     """
     if clusters is not None and clusters < 2:
         raise Event2VecError(f"clusters must be at least 2, one for each polarity, got {clusters}")
     if clusterings < 1 or (clusterings > 1 and clusters is None):
-        raise Event2VecError(f"clusterings must be at least 1, and more than 1 need clusters, got {clusterings}")
+        raise Event2VecError(f"clusterings must be at least 1, and more than 1 requires clusters, got {clusterings}")
     if seeding != "pruned" and clusters is None:
-        raise Event2VecError("--seeding needs --clusters")
-    wanted = Clusters(clusters, clusterings, seeding=seeding) if clusters else None
-    return _prepare(datasets, Path(folder), workers, progress, wanted)
+        raise Event2VecError("--seeding requires --clusters")
+    wanted = Clusters(clusters, clusterings, BatchedKMeans(seeding=seeding)) if clusters else None
+    return carry_out(Plan(tuple(datasets), wanted), Path(folder), workers, progress)
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """What recordings are brought to, how many times over those to train on, and by which engine."""
-
-    count: int
-    sets: int = 1
-    engine: str = "ours"
-    iterations: int = 20
-    seeding: Seeding = "pruned"  # of our engine
-
-    def __call__(self, events: Events, split: str) -> Iterator[tuple[str, Events]]:
-        """Each set with the split that it belongs to. The first is the one that a prediction sees."""
-        engine = engine_of(self.engine, self.seeding)
-        for number in range(1, (self.sets if split == "train" else 1) + 1):
-            clusters = engine(events, self.count, iterations=self.iterations, seed=SEED + number - 1)
-            yield name_of_set(split, number), clusters
-
-    def __str__(self) -> str:
-        """All that the result depends on: without its compiled part our engine gives other clusters."""
-        version = f"{CLUSTERING} {library() is not None}" if self.engine == "ours" else ""
-        seeding = f" {self.seeding}" if self.engine == "ours" and self.seeding != "pruned" else ""
-        sets = f" {self.sets} sets" if self.sets > 1 else ""  # one is what stores had before there were several
-        return f"{self.count} {self.engine} {self.iterations} {version}{seeding}{sets}"
-
-
-def _prepare(
-    datasets: Sequence[Dataset],
-    folder: Path,
-    workers: int,
-    progress: Callable[[int, int], None] | None,
-    clusters: Clusters | None,
-) -> Report:
-    folder = Path(os.path.realpath(folder))  # a link stays one: what it leads to is written
-    plan = _plan(datasets, clusters)
-    partial_folder = folder.with_name(folder.name + ".partial")
-    tasks = _tasks(datasets, partial_folder, clusters)
-    progress = progress or (lambda done, total: None)
-    if _is_missing(folder) or os.path.lexists(
-        partial_folder
-    ):  # else nothing is written: a store may lie where nobody can
-        with _alone(partial_folder, plan, tasks, progress):
-            if _is_missing(folder):
-                _start_or_resume(partial_folder, plan)
-                _run(tasks, workers, progress)
-                # Joined where the parts are, so that a kill at any moment leaves nothing outside that folder.
-                _join(datasets, tasks, partial_folder / "joined", plan)
-                move(partial_folder / "joined", folder)
-            _remove(partial_folder)
+def carry_out(plan: Plan, folder: Path, workers: int = 1, progress: Progress = SILENT) -> Report:
+    """Make the store of a plan, or open it if it exists."""
+    folder = Path(os.path.realpath(folder))  # a link stays a link: its target is written
+    partial = partial_folder(folder)
+    parts = cut_into_parts(plan.datasets, partial, plan.clusters)
+    if not parts:
+        raise Event2VecError(f"the data set {plan.datasets[0].name} has no recordings")
+    # If nothing is left to do, nothing is written: the store may be in a read-only folder.
+    if is_missing(folder) or os.path.lexists(partial):
+        title, total = f"preparing {plan.datasets[0].name}", sum(map(len, parts))
+        with progress.stage(title, total), _alone(partial, plan, parts, progress):
+            clear_leftovers(partial)
+            if is_missing(folder):
+                _start_or_resume(partial, plan)
+                _write_parts(parts, workers, progress)
+                sensor = choose_sensor(parts)
+                parts = [fit_part(part, sensor) for part in parts]
+                if fitted := [part for part in parts if part.sensor]:
+                    with progress.stage(f"scaling to a {sensor} sensor", sum(map(len, fitted))):
+                        _write_parts(fitted, workers, progress)
+                # Joined inside the folder of parts, so that a kill at any moment leaves nothing outside it.
+                join_parts(parts, partial / "joined", sensor, plan.facts)
+                move(partial / "joined", folder)
+            remove_parts(partial)
     return _finished(folder, plan)
 
 
-def _is_missing(folder: Path) -> bool:
-    """Whether the store is still to be made; an empty folder may have been made for it."""
+def partial_folder(folder: Path) -> Path:
+    """Where the parts of a store are kept until it is complete."""
+    return folder.with_name(folder.name + ".partial")
+
+
+def is_missing(folder: Path) -> bool:
+    """Whether the store does not exist yet; an empty folder does not count."""
     return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
 @contextmanager
-def _alone(folder: Path, plan: str, tasks: Sequence["_Task"], progress: Callable[[int, int], None]) -> Iterator[None]:
-    """One process prepares a store. Another that wants the same waits, sees how it goes and takes over if it dies."""
+def _alone(folder: Path, plan: Plan, parts: Sequence[Part], progress: Progress) -> Iterator[None]:
+    """Let one process prepare a store. Others wait, show its progress, and take over if it dies."""
     with ExitStack() as held:
-        told = False
+        said = False
         while True:
             try:
                 if is_in_the_way(folder):
-                    raise _in_the_way(folder)
+                    raise _not_ours(folder)
                 held.enter_context(own(folder))
                 break
             except Busy as busy:
-                if _plan_of(folder) not in (None, plan):
+                if plan_of(folder) not in (None, plan.digest):
                     raise
-                if not told:
-                    warn(f"{busy}. What it prepares will be used here", Event2VecWarning, stacklevel=2)
-                told = True
-            progress(*_count_done(tasks))
+                if not said:
+                    warn(f"{busy}. Its result will be used here", Event2VecWarning, stacklevel=2)
+                said = True
+            progress.advance(sum(len(part) for part in parts if part.folder.exists()))
             time.sleep(SECONDS_BETWEEN_LOOKS)
         yield
 
 
-def _plan(datasets: Sequence[Dataset], clusters: Clusters | None) -> str:
-    """Identifies what is to be prepared, down to the size and date of every file."""
-    lines = [f"{VERSION} {LARGEST_PART} {PARTS} {clusters}"]
-    for dataset in datasets:
-        lines.append(f"{dataset.name} {dataset.split} {dataset.classes}")
-        for index, (source, label) in enumerate(zip(dataset.sources, dataset.labels, strict=True)):
-            lines.append(f"{source}\t{label}\t{dataset.fingerprint(index)}")
-    # File names need not be text; Python marks their odd bytes as surrogates.
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _finished(folder: Path, plan: str) -> Report:
-    """What is there already, when it is what was asked for."""
+def _finished(folder: Path, plan: Plan) -> Report:
+    """The store in the folder, if it is what the plan describes."""
+    if not (folder / DESCRIPTION).exists():
+        raise FileError(folder, "exists already and is not a store. Choose another --out")
     store = EventStore.open(folder)
-    if store.facts.get("plan") != plan:
+    if store.facts.get("plan") != plan.digest:
         raise FileError(
-            folder, "exists already, from other data or with other options. Remove it or choose another --out"
+            folder, "exists already, made from other data or with other options. Remove it or choose another --out"
         )
     try:
         rejected, warnings = ([Note(*note) for note in store.facts[kind]] for kind in ("rejected", "warnings"))
     except (KeyError, TypeError):
-        raise FileError(folder, "does not say what was rejected. Remove the folder and prepare it again") from None
+        raise FileError(folder, "has no list of rejected recordings. Remove the folder and prepare it again") from None
     return Report(store, tuple(rejected), tuple(warnings))
 
 
-def _start_or_resume(folder: Path, plan: str) -> None:
-    """Keep finished parts of the same work; those of another are of no use."""
-    clear_leftovers(folder)
-    begun = _plan_of(folder)
-    if begun is None and {path.name for path in folder.iterdir()} != {LOCK}:
-        raise _in_the_way(folder)
-    if begun == plan:
+def _start_or_resume(folder: Path, plan: Plan) -> None:
+    """Keep finished parts of the same plan; remove those of another."""
+    found = plan_of(folder)
+    if found is None and {path.name for path in folder.iterdir()} != {LOCK}:
+        raise _not_ours(folder)
+    if found == plan.digest:
         shutil.rmtree(folder / "joined", ignore_errors=True)
         return
-    _remove(folder)
+    remove_parts(folder)
     with whole_file(folder / PLAN) as temporary:
-        temporary.write_text(plan, "utf-8")
+        temporary.write_text(plan.digest, "utf-8")
 
 
-def _plan_of(folder: Path) -> str | None:
-    """What the parts in a folder belong to; None where there are none."""
+def plan_of(folder: Path) -> str | None:
+    """The digest of the plan that the parts in a folder belong to; None if there are none."""
     try:
         return (folder / PLAN).read_text("utf-8")
     except FileNotFoundError:
         return None
     except (UnicodeDecodeError, OSError):
-        raise _in_the_way(folder) from None
+        raise _not_ours(folder) from None
 
 
-def _in_the_way(folder: Path) -> FileError:
-    return FileError(folder, "is in the way: unfinished work would go there. Move it or choose another --out")
+def _not_ours(folder: Path) -> FileError:
+    return FileError(
+        folder,
+        "exists already and is not a folder of unfinished parts, as needed here. Move it or choose another --out",
+    )
 
 
-def _remove(folder: Path) -> None:
-    """Remove all parts, and the plan when they are gone: a kill must not leave parts that belong to nothing."""
-    if _plan_of(folder) is not None:
+def remove_parts(folder: Path) -> None:
+    """Remove all parts, and their plan last: a kill must not leave parts without a plan."""
+    if plan_of(folder) is not None:
         for path in folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
         (folder / PLAN).unlink()
 
 
-@dataclass(frozen=True)
-class _Task:
-    """Some neighbouring recordings of one split, and where they go."""
-
-    dataset: Dataset
-    start: int
-    stop: int
-    folder: Path
-    clusters: Clusters | None
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-
-class _Size(NamedTuple):
-    """The sensor of one recording, kept until it is known what the others have."""
-
-    width: int
-    height: int
-    declared: bool
-
-    def fits(self, sensor: Sensor) -> bool:
-        """Whether the recording can be one of this sensor's."""
-        same = (self.width, self.height) == (sensor.width, sensor.height)
-        return same or (not self.declared and self.width <= sensor.width and self.height <= sensor.height)
-
-
-def _tasks(datasets: Sequence[Dataset], folder: Path, clusters: Clusters | None) -> list[_Task]:
-    """Cut by the number of recordings alone, so that parts fit whatever the number of workers was."""
-    length = min(max(sum(map(len, datasets)) // PARTS, 1), LARGEST_PART)
-    return [
-        _Task(dataset, start, min(start + length, len(dataset)), folder / f"{dataset.split}-{start:08d}", clusters)
-        for dataset in datasets
-        for start in range(0, len(dataset), length)
-    ]
-
-
-def _count_done(tasks: Sequence[_Task]) -> tuple[int, int]:
-    """How many of how many recordings lie in finished parts."""
-    return sum(len(task) for task in tasks if task.folder.exists()), sum(map(len, tasks))
-
-
-def _run(tasks: list[_Task], workers: int, progress: Callable[[int, int], None]) -> None:
-    todo = [task for task in tasks if not task.folder.exists()]
-    done, total = _count_done(tasks)
-    progress(done, total)
-    for count in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(_work, todo):
+def _write_parts(parts: Sequence[Part], workers: int, progress: Progress) -> None:
+    todo = [part for part in parts if not part.folder.exists()]
+    done = sum(map(len, parts)) - sum(map(len, todo))
+    progress.advance(done)
+    for count in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(write_part, todo):
         done += count
-        progress(done, total)
+        progress.advance(done)
 
 
-def _in_parallel(tasks: list[_Task], workers: int) -> Iterator[int]:
-    # Spawned, not forked: torch and eventcv run threads of their own, which a fork would leave half alive.
+def _in_parallel(parts: list[Part], workers: int) -> Iterator[int]:
+    # Spawned, not forked: torch and eventcv have threads of their own, which do not survive a fork.
     others, wait = set(active_children()), True
     pool = ProcessPoolExecutor(
-        min(workers, len(tasks)), get_context("spawn"), initializer=_start_worker, initargs=(tasks,)
+        min(workers, len(parts)),
+        get_context("spawn"),
+        initializer=begin_work,
+        initargs=(first_call(_start_worker, parts),),
     )
     try:
-        for future in as_completed([pool.submit(_work_on, number) for number in range(len(tasks))]):
+        for future in as_completed([pool.submit(_write_number, number) for number in range(len(parts))]):
             yield future.result()
     except KeyboardInterrupt:
-        wait = False  # the pool's own thread may never hear from workers that are ended
+        wait = False  # the pool's own thread may wait forever for killed workers
         for worker in set(active_children()) - others:
-            worker.kill()  # parts appear whole or not at all, so nothing half-done is left
+            worker.kill()  # parts appear complete or not at all, so nothing half-written is left
         raise
     except BrokenProcessPool:
         raise Event2VecError(
-            "a worker process was killed, most likely for want of memory. What is done is kept: "
+            "a worker process was killed, most likely because memory ran out. Finished parts are kept: "
             "run the same command again with fewer --workers"
         ) from None
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)
 
 
-_TASKS: list[_Task] = []  # in a worker: all there are, so that only their numbers travel
+_ALL_PARTS: list[Part] = []  # in a worker: all parts, so that messages need only their numbers
 
 
-def _start_worker(tasks: list[_Task]) -> None:
+def _start_worker(parts: list[Part]) -> None:
     import torch
 
-    end_with_parent()
-    _TASKS[:] = tasks
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pool
+    _ALL_PARTS[:] = parts
     torch.set_num_threads(1)
 
 
-def _work_on(number: int) -> int:
-    """Numbers alone travel: Ctrl-C in the middle of a long message would leave the parent waiting for ever."""
-    return _work(_TASKS[number])
-
-
-def _work(task: _Task) -> int:
-    """Read the recordings of one part, and give their number. Each appears in its store or among its rejected."""
-    dataset = task.dataset
-    rejected: list[tuple[str, str]] = []
-    warnings: list[tuple[str, str]] = []
-    sensors: list[_Size] = []
-    facts = {"rejected": rejected, "warnings": warnings, "sensors": sensors}
-    with StoreWriter(task.folder, sensor=ANY_SENSOR, classes=dataset.classes, **facts) as writer:
-        for index in range(task.start, task.stop):
-            source = dataset.sources[index]
-            try:
-                recording = dataset.read(index)
-            except Event2VecError as error:
-                rejected.append((source, str(error)))
-                continue
-            if len(recording.events) == 0:
-                rejected.append((source, "holds no events"))
-                continue
-            warnings += [(source, warning) for warning in recording.warnings]
-            sensor = recording.events.sensor
-            sensors.append(_Size(sensor.width, sensor.height, recording.sensor_declared))
-            unchanged = [(dataset.split, recording.events)]
-            for split, events in unchanged if task.clusters is None else task.clusters(recording.events, dataset.split):
-                writer.append(replace(events, sensor=ANY_SENSOR), dataset.labels[index], split, source)
-    return len(task)
-
-
-def _join(datasets: Sequence[Dataset], tasks: Sequence[_Task], folder: Path, plan: str) -> None:
-    """Put the parts together for the one sensor that they share, with a list of what was rejected."""
-    # One part open at a time: each holds four files.
-    facts = [EventStore.open(task.folder).facts for task in tasks]
-    rejected, warnings = (
-        [
-            Note(source, task.dataset.split, message)
-            for task, fact in zip(tasks, facts, strict=True)
-            for source, message in fact[kind]
-        ]
-        for kind in ("rejected", "warnings")
-    )
-    sizes = [[_Size(*size) for size in fact["sensors"]] for fact in facts]
-    if not any(sizes):
-        first = f"The first of {len(rejected)}: {rejected[0].message}" if rejected else "It is empty"
-        raise Event2VecError(f"nothing in {datasets[0].name} could be used. {first}")
-    sensor = _common_sensor([size for part in sizes for size in part])
-    with StoreWriter(folder, sensor=sensor, classes=datasets[0].classes, plan=plan) as writer:
-        for task, part in zip(tasks, sizes, strict=True):
-            rejected += _copy_part(EventStore.open(task.folder), part, writer)
-        writer.facts["rejected"], writer.facts["warnings"] = (
-            list(map(astuple, notes)) for notes in (rejected, warnings)
-        )
-        with (writer.work / REJECTED).open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-            csv.writer(file).writerows([("source", "split", "reason"), *map(astuple, rejected)])
-
-
-def _copy_part(part: EventStore, sizes: Sequence[_Size], writer: StoreWriter) -> list[Note]:
-    """Append the recordings that fit the sensor of the whole; the others come back as rejected."""
-    strangers = []
-    splits, sources = part.splits, part.sources
-    sets = len(part) // max(len(sizes), 1)  # of clusters, which follow each other for each recording
-    for index, size in enumerate(sizes):
-        first = index * sets
-        if size.fits(writer.sensor):
-            for row in range(first, first + sets):
-                events, label = part[row]
-                writer.append(replace(events, sensor=writer.sensor), label, splits[row], sources[row])
-        else:
-            problem = f"was made with a sensor of {size.width}x{size.height}, and the store is for {writer.sensor}"
-            strangers.append(Note(sources[first], splits[first], problem))
-    return strangers
-
-
-def _common_sensor(sizes: Sequence[_Size]) -> Sensor:
-    """The size that keeps the most recordings: one that files name, or the smallest that holds those that name none."""
-    counts = Counter(sizes)
-    candidates = {Sensor(size.width, size.height) for size in counts if size.declared}
-    unnamed = [size for size in counts if not size.declared]
-    if unnamed:
-        candidates.add(Sensor(max(size.width for size in unnamed), max(size.height for size in unnamed)))
-    kept = {sensor: sum(count for size, count in counts.items() if size.fits(sensor)) for sensor in candidates}
-    return max(candidates, key=lambda sensor: (kept[sensor], sensor.width, sensor.height))
+def _write_number(number: int) -> int:
+    """Messages are single numbers: Ctrl-C in the middle of a long one would leave the parent waiting forever."""
+    return write_part(_ALL_PARTS[number])

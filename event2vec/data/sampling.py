@@ -1,77 +1,55 @@
-"""Bring a recording to at most L events: `Sampling` says how, uniform random sampling is the first way (Sec. 3.4).
+"""Sampling: how a recording is reduced to at most L events (Sec. 3.4).
 
-The second, clustering, has a file of its own.
+Without torch, so that `--help` is fast; the two methods are in `uniform.py` and `clustering/`.
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
-import torch
-from jaxtyping import Int64
-from torch import Tensor
+from event2vec.settings import Settings, setting
 
-from event2vec.clustering import Seeding, cluster_events
-from event2vec.events import Events
+if TYPE_CHECKING:
+    from torch import Generator
 
-SPARSE = 4  # below one in four, drawing numbers until enough differ beats shuffling them all
+    from event2vec.events import Events
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class Sampling(Settings, section="sampling"):
     """How a recording of any length becomes the tokens that a network reads (Sec. 3.4)."""
 
-    method: Literal["random", "clusters"] = "random"
-    """random: a draw of the events, another one each time. clusters: centres that stand for all events (Alg. 1)."""
-    length: int = 1024
-    """Events that a network reads of each recording, L in the paper; shorter recordings stay as they are."""
-    seeding: Seeding = "pruned"
-    """How cluster centres are seeded. pruned: spare seeds, the best are kept. plain: Alg. 1 to the letter."""
+    method: Literal["random", "clusters"] = setting(
+        "random", "random: a new draw of the events each time; clusters: centres that stand for all events (Alg. 1)"
+    )
+    length: int = setting(
+        1024, "events that a network reads of each recording, L in the paper; shorter ones are kept whole", least=1
+    )
+    seeding: Literal["pruned", "plain"] = setting(
+        "pruned", "how cluster centres are seeded: pruned keeps the best of spare seeds, plain is Alg. 1 to the letter"
+    )
+    clusterings: int = setting(
+        1,
+        "sets of clusters of each recording to train on, read in turn; a store of clusters keeps those it has",
+        least=1,
+    )
 
     def __post_init__(self) -> None:
-        if self.method not in ("random", "clusters"):
-            raise ValueError(f"sampling.method must be random or clusters, got {self.method!r}")
-        if self.seeding not in get_args(Seeding):
-            raise ValueError(f"sampling.seeding must be {' or '.join(get_args(Seeding))}, got {self.seeding!r}")
-        least = 2 if self.method == "clusters" else 1
-        if self.length < least:
-            raise ValueError(f"sampling.length must be at least {least}, got {self.length}")
+        super().__post_init__()
+        if self.method == "clusters" and self.length < 2:
+            raise ValueError(f"sampling.length must be at least 2, one cluster for each polarity, got {self.length}")
+        if self.method != "clusters" and self.clusterings > 1:
+            raise ValueError(f"sampling.clusterings above 1 requires sampling.method clusters, got {self.clusterings}")
 
     @property
     def repeatable(self) -> bool:
         """Whether the same recording always gives the same tokens."""
         return self.method == "clusters"
 
-    def shorten(self, events: Events, generator: torch.Generator) -> Events:
-        """At most `length` events of a recording. Clusters need no draw and take none from the generator."""
+    def shorten(self, events: "Events", generator: "Generator") -> "Events":
+        """At most `length` events of a recording. Clusters use no random numbers from the generator."""
+        from event2vec.clustering import cluster_events
+        from event2vec.data.uniform import sample_uniform
+
         if self.method == "clusters":
             return cluster_events(events, self.length, seeding=self.seeding)
         return sample_uniform(events, self.length, generator)
-
-
-def sample_uniform(events: Events, length: int, generator: torch.Generator) -> Events:
-    """Keep `length` events picked at random, in time order (Sec. 3.4).
-
-    A recording that is short enough already comes back unchanged.
-    """
-    if len(events) <= length:
-        return events
-    return events.select(draw_positions(len(events), length, generator))
-
-
-def draw_positions(count: int, length: int, generator: torch.Generator) -> Int64[Tensor, " length"]:
-    """Pick `length` of `count` positions, every set of them equally likely, in ascending order.
-
-    The cost depends on `length` alone when that is small, so a long recording is no slower to sample.
-    """
-    if not 0 <= length <= count:
-        raise ValueError(f"cannot draw {length} different positions from {count}")
-    device = generator.device
-    if length * SPARSE > count:
-        return torch.randperm(count, generator=generator, device=device)[:length].sort().values
-    # Only what is missing is drawn, so the set never grows past `length`; no position is treated
-    # differently from another at any step, so every set is equally likely.
-    positions = torch.empty(0, dtype=torch.int64, device=device)
-    while len(positions) < length:
-        more = torch.randint(count, (length - len(positions),), generator=generator, device=device)
-        positions = torch.unique(torch.cat([positions, more]), sorted=True)
-    return positions

@@ -1,75 +1,72 @@
-"""EventStore: recordings as columns on disk, memory-mapped; what training reads."""
+"""EventStore: what training reads. Recordings as memory-mapped columns on disk."""
 
-import itertools
-import json
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_folder
-from event2vec.data.sampling import draw_positions
+from event2vec.data.store_layout import DESCRIPTION, LABELS, OFFSETS, PIXELS, SETS, VERSION
+from event2vec.data.store_writer import StoreWriter
+from event2vec.data.uniform import draw_positions
+from event2vec.data.windows import Windows
 from event2vec.documents import read_json
-from event2vec.errors import FileError
+from event2vec.errors import Event2VecError, FileError
 from event2vec.events import COLUMNS, Events
-from event2vec.names import check_class_names, shorten, shown
+from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
+from event2vec.settings import build_settings
 
-VERSION = 1
-DESCRIPTION = "store.json"
 LARGEST_DESCRIPTION = 2**30  # bytes; it names every recording
-
-# Each column starts in the first type and moves to the next when a recording needs it.
-TYPES: dict[str, tuple[str, ...]] = {
-    "x": ("<u2", "<f4"),  # fractional for cluster centres
-    "y": ("<u2", "<f4"),
-    "t": ("<u4", "<i8"),  # 71 minutes fit in 32 bits
-    "p": ("|b1",),
-    "rho": ("ones", "<f4"),  # no file while every event stands for itself
-}
 
 
 @dataclass(frozen=True, eq=False)
 class EventStore:
-    """A folder of recordings with labels, or some of them: `split` and `subset` share the files."""
+    """A folder of recordings with labels, or some of them: `split` and `subset` share the files.
+
+    A recording may have been clustered several times, from different seeds. These sets are next to each other in the
+    columns, numbered from 0. A store shows the first set of each recording; `sets` gives access to the others.
+    """
 
     folder: Path
     sensor: Sensor
     classes: tuple[str, ...]
     columns: dict[str, NDArray[Any]]
-    offsets: NDArray[np.int64]  # where each recording starts; one more at the end
+    offsets: NDArray[np.int64]  # where each recording starts, and where the last one ends
     all_labels: NDArray[np.int64]
+    all_sets: NDArray[np.int64]  # the number of each set of clusters in its recording; 0 is the first or only one
     all_sources: tuple[str, ...]
     all_splits: tuple[str, ...]
-    facts: dict[str, Any]  # what else the writer noted in store.json
+    all_groups: tuple[str, ...]  # what each belongs to, such as a person; recordings of one group stay together
+    facts: dict[str, Any]  # everything else in store.json
     rows: NDArray[np.int64]  # the recordings that this store shows
 
     @classmethod
     def open(cls, folder: str | Path) -> "EventStore":
-        """Map a store that was written whole; anything else is an error that says what is wrong."""
+        """Map a complete store into memory; anything else is an error that says what is wrong."""
         folder = Path(folder)
         facts = _read_description(folder)
         try:
             sensor, events = Sensor(*_numbers(facts, "sensor")), _number(facts.pop("events", None), "events")
-            classes, sources, splits = (_texts(facts, name) for name in ("classes", "sources", "splits"))
+            classes, sources, splits, groups = (
+                _texts(facts, name) for name in ("classes", "sources", "splits", "groups")
+            )
             check_class_names(classes)
             types = facts.pop("types", None)
             if not isinstance(types, dict):
-                raise ValueError(f"types must be one for each column, got {shown(types)}")
-            offsets = _read_index(folder / "offsets.npy", len(sources) + 1)
-            labels = _read_index(folder / "labels.npy", len(sources))
+                raise ValueError(f"types must name one type for each column, got {shown(types)}")
+            offsets = _read_index(folder / OFFSETS, len(sources) + 1)
+            labels, sets = (_read_index(folder / name, len(sources)) for name in (LABELS, SETS))
             columns = {name: _map_column(folder, name, types.get(name), events) for name in COLUMNS}
-            _check_index(offsets, labels, events, len(classes), len(sources), len(splits))
+            _check_index(offsets, labels, events, len(classes), len(sources), {len(splits), len(groups)})
+            _check_sets(sets, labels, splits, sources, groups)
         except (TypeError, ValueError, OSError) as error:
             raise FileError(folder, f"is a damaged store: {error}. {_PREPARE_AGAIN}") from None
-        rows = np.arange(len(labels))
-        return cls(folder, sensor, classes, columns, offsets, labels, sources, splits, facts, rows)
+        rows = np.flatnonzero(sets == 0)
+        return cls(folder, sensor, classes, columns, offsets, labels, sets, sources, splits, groups, facts, rows)
 
     @classmethod
     def create(
@@ -81,12 +78,20 @@ class EventStore:
         classes: Sequence[str],
         splits: Sequence[str] | None = None,
         sources: Sequence[str] | None = None,
+        sets: Sequence[int] | None = None,
+        groups: Sequence[str] | None = None,
     ) -> "EventStore":
-        """Write recordings into a new folder, which appears when all of it is there."""
+        """Write recordings into a new folder, which appears once it is complete.
+
+        `sets` numbers the sets of clusters of each recording: 0, 1, 0, 1 means two recordings with two sets each.
+        `groups` say which recordings belong together, such as those of one person: they are never divided.
+        """
         with StoreWriter(folder, sensor=Sensor.of(sensor), classes=classes) as writer:
             for index, (events, label) in enumerate(recordings):
+                number = sets[index] if sets is not None else 0
                 split = splits[index] if splits is not None else "train"
-                writer.append(events, label, split, sources[index] if sources is not None else str(index))
+                source = sources[index] if sources is not None else str(index - number)
+                writer.append(events, label, split, source, number, groups[index] if groups is not None else None)
         return cls.open(folder)
 
     def __len__(self) -> int:
@@ -94,14 +99,15 @@ class EventStore:
 
     def __repr__(self) -> str:
         splits = ", ".join(f"{self.splits.count(name):,} {name}" for name in dict.fromkeys(self.splits))
-        return f"EventStore({splits or 'no recordings'}, {len(self.classes)} classes, {self.sensor}, {self.folder})"
+        classes = counted(len(self.classes), "class", "classes")
+        return f"EventStore({splits or 'no recordings'}, {classes}, {self.sensor}, {self.folder})"
 
     def __getitem__(self, index: int) -> tuple[Events, int]:
         row = self._row(index)
         return self._take(row, slice(int(self.offsets[row]), int(self.offsets[row + 1]))), int(self.all_labels[row])
 
     def sample(self, index: int, length: int, generator: torch.Generator) -> tuple[Events, int]:
-        """The same as `sample_uniform(store[index], ...)`, reading only the rows that are kept."""
+        """Like `sample_uniform(store[index], ...)`, but reads only the events that are kept."""
         row = self._row(index)
         first, count = int(self.offsets[row]), int(self.offsets[row + 1] - self.offsets[row])
         if count <= length:
@@ -115,13 +121,44 @@ class EventStore:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Events in each recording."""
+        """The number of events in each recording."""
         return np.diff(self.offsets)[self.rows]
+
+    @property
+    def recorded(self) -> NDArray[np.float64]:
+        """Events of each recording as the camera gave them: clusters stand for rho each."""
+        rho, starts, stops = self.columns["rho"], self.offsets[self.rows], self.offsets[self.rows + 1]
+        if rho.strides == (0,):  # all ones
+            return self.lengths.astype(np.float64)
+        return np.array([rho[start:stop].sum(dtype=np.float64) for start, stop in zip(starts, stops, strict=True)])
+
+    @property
+    def durations(self) -> NDArray[np.int64]:
+        """Microseconds from the first event of each recording to its last; 0 without events."""
+        t, starts, stops = self.columns["t"], self.offsets[self.rows], self.offsets[self.rows + 1]
+        filled = stops > starts
+        found = np.zeros(len(self), np.int64)
+        found[filled] = t[stops[filled] - 1].astype(np.int64) - t[starts[filled]].astype(np.int64)
+        return found
+
+    @property
+    def windows(self) -> Windows | None:
+        """What its recordings were cut by; None: they are whole."""
+        found = self.facts.get("windows")
+        try:
+            return None if found is None else build_settings(Windows, found, "windows")
+        except Event2VecError as error:
+            raise FileError(self.folder, f"is a damaged store: {error}. {_PREPARE_AGAIN}") from None
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Where each recording came from."""
         return tuple(self.all_sources[row] for row in self.rows)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """What each recording belongs to; one that belongs to nothing has its source as its group."""
+        return tuple(self.all_groups[row] for row in self.rows)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -136,19 +173,34 @@ class EventStore:
             raise FileError(self.folder, f"has no split '{name}'; it has {present}")
         return self.subset([index for index, split in enumerate(names) if split == name])
 
-    def sets(self, name: str) -> tuple["EventStore", ...]:
-        """A split, once for each set of clusters that was made of its recordings."""
-        sets = {split: self.split(split) for split in self.names_of_sets(name)}
-        for split, one in sets.items():
-            if one.sources != sets[name].sources:
-                raise FileError(self.folder, f"has other recordings in '{split}' than in '{name}'")
-        return tuple(sets.values())
+    def with_classes(self, classes: Sequence[str]) -> "EventStore":
+        """The same recordings, with labels that count in these classes, which must have all of theirs."""
+        if tuple(classes) == self.classes:
+            return self
+        strange = [name for name in {self.classes[label]: None for label in self.labels} if name not in classes]
+        if strange:
+            known = shorten(", ".join(classes), 200)
+            raise FileError(self.folder, f"has recordings of {shown(strange[0])}, expected one of the classes {known}")
+        numbers = np.array([classes.index(name) if name in classes else -1 for name in self.classes], np.int64)
+        return replace(self, classes=tuple(classes), all_labels=numbers[self.all_labels])
 
-    def names_of_sets(self, name: str) -> list[str]:
-        """The split itself, and those that hold further sets of clusters of its recordings (`name_of_set`)."""
-        present = set(self.splits)
-        further = (name_of_set(name, number) for number in itertools.count(2))
-        return [name, *itertools.takewhile(present.__contains__, further)]
+    def divided(self, splits: Sequence[str]) -> "EventStore":
+        """The same recordings in other splits, one for each; nothing on the disk changes."""
+        names = list(self.all_splits)
+        for row, name in zip(self.rows.tolist(), splits, strict=True):
+            names[row] = name
+        return replace(self, all_splits=tuple(names))
+
+    def sets(self, name: str) -> tuple["EventStore", ...]:
+        """A split, once for each set of clusters of its recordings; the first is `split(name)`."""
+        firsts = np.flatnonzero(self.all_sets == 0)
+        rows = self.split(name).rows
+        rows = rows - self.all_sets[rows]
+        counts = np.diff(firsts, append=len(self.all_sets))[np.searchsorted(firsts, rows)]
+        if counts.min() != counts.max():
+            found = f"{counts.min()} to {counts.max()} sets of clusters per recording in '{shorten(name)}'"
+            raise FileError(self.folder, f"has {found}, expected equally many. {_PREPARE_AGAIN}")
+        return tuple(self._show(rows + number) for number in range(counts[0]))
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "EventStore":
         """These recordings, in this order."""
@@ -159,15 +211,15 @@ class EventStore:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A worker process maps the files itself; pickling the maps would copy all the events.
-        return _reopen, (self.folder, self.rows)
+        return _reopen, (self.folder, self.rows, self.all_splits, self.classes, self.all_labels)
 
     def _row(self, index: int) -> int:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"recording {index} of a store with {len(self)}")
+            raise IndexError(f"no recording {index}: the store has {counted(len(self), 'recording')}")
         return int(self.rows[index])
 
     def _take(self, row: int, rows: slice | NDArray[np.int64]) -> Events:
-        """Some events of the recording `row`, by where they are in the columns."""
+        """Some events of the recording `row`, by their positions in the columns."""
         x, y, t, p, rho = (self.columns[name][rows] for name in COLUMNS)
         try:
             _check_events(x, y, t, p, rho, self.sensor)
@@ -179,22 +231,23 @@ class EventStore:
             torch.from_numpy(y.astype(np.float32)),
             torch.from_numpy(t.astype(np.int64)),
             torch.from_numpy(p.astype(np.bool_)),
-            # An absent rho is one number seen `n` times, as in Events.from_arrays.
+            # Without a rho column, rho is a single 1 expanded to n events, as in Events.from_arrays.
             torch.ones(()).expand(len(t)) if rho.strides == (0,) else torch.from_numpy(rho.astype(np.float32)),
             self.sensor,
         )
 
 
-def name_of_set(split: str, number: int) -> str:
-    """The split that holds a set of clusters: "train" the first, "train 2" the second."""
-    return split if number == 1 else f"{split} {number}"
-
-
 _PREPARE_AGAIN = "Remove the folder and prepare it again"
 
 
-def _reopen(folder: Path, rows: NDArray[np.int64]) -> EventStore:
-    return EventStore.open(folder)._show(rows)
+def _reopen(
+    folder: Path,
+    rows: NDArray[np.int64],
+    splits: tuple[str, ...],
+    classes: tuple[str, ...],
+    labels: NDArray[np.int64],
+) -> EventStore:
+    return replace(EventStore.open(folder), rows=rows, all_splits=splits, classes=classes, all_labels=labels)
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
@@ -221,25 +274,25 @@ def _numbers(facts: dict[str, Any], name: str) -> tuple[int, int]:
         case [width, height]:
             return _number(width, name), _number(height, name)
         case other:
-            raise ValueError(f"{name} must be width and height, got {shown(other)}")
+            raise ValueError(f"{name} must be a width and a height, got {shown(other)}")
 
 
 def _texts(facts: dict[str, Any], name: str) -> tuple[str, ...]:
     texts = facts.pop(name, None)
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{name} must be a list of texts, got {shown(texts)}")
+        raise ValueError(f"{name} must be a list of strings, got {shown(texts)}")
     return tuple(texts)
 
 
 def _read_index(path: Path, count: int) -> NDArray[np.int64]:
-    """Whole numbers that numpy wrote. What its header claims is compared with the file before memory is taken."""
+    """Integers saved by numpy. The size in the header is compared with the file before memory is reserved."""
     size = _size(path)
     with path.open("rb") as file:
         try:
             np.lib.format.read_magic(file)
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        except Exception:  # numpy reads the header with Python's own parser, which fails in many ways
-            raise ValueError(f"{path.name} is not what numpy writes") from None
+        except Exception:  # numpy parses headers with Python's parser, which raises many kinds of errors
+            raise ValueError(f"{path.name} is not a NumPy file") from None
         if shape != (count,) or dtype.kind != "i" or size - file.tell() != count * dtype.itemsize:
             found = f"{shown(shape)} of {shown(dtype.str)} in {size:,} bytes"
             raise ValueError(f"{path.name} has {found}, expected {count} whole numbers")
@@ -247,15 +300,15 @@ def _read_index(path: Path, count: int) -> NDArray[np.int64]:
 
 
 def _map_column(folder: Path, name: str, kind: Any, events: int) -> NDArray[Any]:
-    if kind not in TYPES[name]:
-        raise ValueError(f"column {name} is of type {shown(kind)}, expected {' or '.join(TYPES[name])}")
+    if kind not in PIXELS[name]:
+        raise ValueError(f"column {name} is of type {shown(kind)}, expected {' or '.join(PIXELS[name])}")
     if kind == "ones":
         return np.broadcast_to(np.float32(1), events)
     path, dtype = folder / f"{name}.bin", np.dtype(kind)
     size = _size(path)
     if size != events * dtype.itemsize:
-        raise ValueError(f"{path.name} has {size} bytes, expected {events} events of {dtype.itemsize}")
-    # As a plain array: indexing np.memmap itself costs several times more.
+        raise ValueError(f"{path.name} has {size:,} bytes, expected {events:,} events of {dtype.itemsize} bytes each")
+    # As a plain array: indexing np.memmap itself takes several times as long.
     return np.asarray(np.memmap(path, dtype, mode="r")) if events else np.empty(0, dtype)
 
 
@@ -266,23 +319,40 @@ def _size(path: Path) -> int:
 
 
 def _check_index(
-    offsets: NDArray[np.int64], labels: NDArray[np.int64], events: int, classes: int, sources: int, splits: int
+    offsets: NDArray[np.int64], labels: NDArray[np.int64], events: int, classes: int, sources: int, others: set[int]
 ) -> None:
     whole = (
         offsets[0] == 0
         and offsets[-1] == events
         and bool((offsets[1:] >= offsets[:-1]).all())
-        and sources == splits
+        and others == {sources}
         and (len(labels) == 0 or (labels.min() >= 0 and labels.max() < classes))
     )
     if not whole:
-        raise ValueError(f"its index does not fit its {events} events")
+        raise ValueError(f"its index does not match its {counted(events, 'event')}")
+
+
+def _check_sets(
+    sets: NDArray[np.int64],
+    labels: NDArray[np.int64],
+    splits: Sequence[str],
+    sources: Sequence[str],
+    groups: Sequence[str],
+) -> None:
+    """Each further set must follow the previous one of the same recording."""
+    further = np.flatnonzero(sets)
+    follows = bool((sets[further] == sets[further - 1] + 1).all()) and (len(sets) == 0 or sets[0] == 0)
+    same = bool((labels[further] == labels[further - 1]).all()) and all(
+        all(names[row] == names[row - 1] for names in (splits, sources, groups)) for row in further.tolist()
+    )
+    if not (follows and same):
+        raise ValueError("its sets of clusters do not match its recordings")
 
 
 def _check_events(
     x: NDArray[Any], y: NDArray[Any], t: NDArray[Any], p: NDArray[Any], rho: NDArray[Any], sensor: Sensor
 ) -> None:
-    """What `Events` promises, of what was read: a damaged store would otherwise train without a word."""
+    """Check what `Events` guarantees: training would not notice a damaged store otherwise."""
     if len(t) == 0:
         return
     for name, column, side in (("x", x, sensor.width), ("y", y, sensor.height)):
@@ -291,114 +361,8 @@ def _check_events(
             found = column[~((column >= 0) & (column <= side - 1))][0]
             raise ValueError(f"an event at {name} = {found:g} outside the sensor, which is {sensor}")
     if t[0] < 0 or t[-1] >= 2**62 or (t[1:] < t[:-1]).any():
-        raise ValueError("times that go back, begin below 0 or are too large")
+        raise ValueError("times that decrease, are negative or are too large")
     if p.view(np.uint8).max() > 1:
         raise ValueError("polarities other than 0 and 1")
     if rho.strides != (0,) and not (rho.min() >= 1 and rho.max() < 2**53):
         raise ValueError("rho below 1 or not a number")
-
-
-class StoreWriter:
-    """Write a store recording by recording. Leaving the `with` block makes the folder appear, an error does not."""
-
-    def __init__(self, folder: str | Path, *, sensor: Sensor, classes: Sequence[str], **facts: Any) -> None:
-        self.folder = Path(folder)
-        if self.folder.exists():
-            raise FileError(self.folder, "exists already. Remove it or choose another name")
-        self.sensor, self.classes, self.facts = sensor, tuple(classes), facts
-        self.offsets, self.labels = [0], list[int]()
-        self.sources, self.splits = list[str](), list[str]()
-        self.cleanup = ExitStack()
-
-    def __enter__(self) -> "StoreWriter":
-        self.work = self.cleanup.enter_context(whole_folder(self.folder))
-        self.columns = {
-            name: self.cleanup.enter_context(_Column(self.work / f"{name}.bin", TYPES[name])) for name in COLUMNS
-        }
-        return self
-
-    def append(self, events: Events, label: int, split: str, source: str) -> None:
-        if events.sensor != self.sensor:
-            raise ValueError(f"{source}: the store is for a sensor of {self.sensor}, got {events.sensor}")
-        if not 0 <= label < len(self.classes):
-            raise ValueError(f"{source}: label {label}, expected one of {len(self.classes)} classes")
-        for name, column in self.columns.items():
-            column.append(getattr(events, name).cpu().numpy())
-        self.offsets.append(self.offsets[-1] + len(events))
-        self.labels.append(label)
-        self.splits.append(split)
-        self.sources.append(source)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        with self.cleanup:
-            if error is not None:
-                raise error  # inside, so that the folder does not take its name
-            np.save(self.work / "offsets.npy", np.array(self.offsets, np.int64))
-            np.save(self.work / "labels.npy", np.array(self.labels, np.int64))
-            self._describe()
-
-    def _describe(self) -> None:
-        description = {
-            "version": VERSION,
-            "sensor": [self.sensor.width, self.sensor.height],
-            "classes": self.classes,
-            "events": self.offsets[-1],
-            "types": {name: column.kind for name, column in self.columns.items()},
-            **self.facts,
-            "splits": self.splits,
-            "sources": self.sources,
-        }
-        (self.work / DESCRIPTION).write_text(json.dumps(description, indent=1), encoding="utf-8")
-
-
-class _Column:
-    """One file of values, in the smallest of its types that holds them all."""
-
-    def __init__(self, path: Path, types: tuple[str, ...]) -> None:
-        self.path = path
-        self.kind, *self.wider = types
-        self.count = 0
-        self.file: BinaryIO | None = None
-
-    def __enter__(self) -> "_Column":
-        if self.kind != "ones":
-            self.file = self.path.open("wb")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.file:
-            self.file.close()
-
-    def append(self, values: NDArray[Any]) -> None:
-        while not self._holds(values):
-            self._widen()
-        if self.file:
-            self.file.write(values.astype(self.kind).data)  # not `tofile`, which does not say why it fails
-        self.count += len(values)
-
-    def _holds(self, values: NDArray[Any]) -> bool:
-        if not self.wider or len(values) == 0:
-            return True
-        if self.kind == "ones":
-            return bool((values == 1).all())
-        return bool(values.min() >= 0 and (values.astype(self.kind) == values).all())
-
-    def _widen(self) -> None:
-        """Write what is there already once more, in the next type."""
-        old, (self.kind, *self.wider) = self.kind, self.wider
-        wider = self.path.with_suffix(".wider")
-        with wider.open("wb") as file:
-            for start in range(0, self.count, 1 << 20):
-                length = min(1 << 20, self.count - start)
-                values = np.ones(length) if old == "ones" else self._stored(old, start, length)
-                file.write(values.astype(self.kind).data)
-        self.__exit__()
-        wider.replace(self.path)
-        self.file = self.path.open("ab")
-
-    def _stored(self, kind: str, start: int, length: int) -> NDArray[Any]:
-        assert self.file is not None
-        self.file.flush()
-        return np.fromfile(self.path, kind, count=length, offset=start * np.dtype(kind).itemsize)

@@ -1,1 +1,1 @@
-"""How good, how robust and how fast a network is, and pictures of what it learnt."""
+"""Accuracy, robustness and speed of a network, and figures of what it learnt."""

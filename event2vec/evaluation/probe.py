@@ -1,11 +1,11 @@
-"""Linear probing: what a frozen network tells a linear classifier about another data set (Table 3).
+"""Linear probing: how well a linear classifier on a frozen network does on another data set (Table 3).
 
-Two classifiers see the same features: a linear layer trained by gradient descent with the settings of App. A.2, as
+Two classifiers use the same features: a linear layer trained by gradient descent with the settings of App. A.2, as
 the paper appends one to the frozen network, and logistic regression, which finds the best such layer directly.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,35 +15,38 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from event2vec.data.batches import Recordings, collate_indexed
 from event2vec.data.sampling import Sampling
 from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.events import EventBatch
-from event2vec.model.classifier import Classifier
+from event2vec.model.classifier import Event2VecClassifier
 from event2vec.model.embedding import normalised_coordinates, normalised_intervals
 from event2vec.model.heads import mean_over_valid
 from event2vec.model.masked import MaskedEventModel
+from event2vec.model.relative import positions_of
+from event2vec.progress import SILENT, Progress
 
-Network = Classifier | MaskedEventModel
-SEED = 2  # draws of its own
+Network = Event2VecClassifier | MaskedEventModel
+SEED = 2  # other draws than in training and evaluation
 Features = NDArray[np.float32]
-HEADS = 2**32  # the index of the draws that train a head, which is no recording's
+HEADS = 2**32  # the index of the draws that train a head; no recording has it
 
 
 @dataclass(frozen=True)
 class HeadTraining:
-    """How the linear layer is trained: AdamW, 4 warm-up epochs, then a cosine to 0, as all networks of App. A.2.
+    """How the linear layer is trained: AdamW, 4 warm-up epochs, then cosine decay to 0, like all networks of App. A.2.
 
-    The rate is the paper's for its four GPUs of 64 recordings each, and an epoch has no fewer steps than one on DVS
-    Gesture has there.
+    The learning rate is the paper's for four GPUs with 64 recordings each, and an epoch has at least as many steps as
+    one on DVS Gesture does there.
     """
 
     epochs: int = 64
     batch: int = 256
     learning_rate: float = 0.001
-    steps: int = 110  # at least, in an epoch
+    steps: int = 110  # minimum per epoch
     warmup_epochs: int = 4
 
     def rate(self, epoch: float) -> float:
@@ -56,7 +59,7 @@ class ProbeRow:
     """One row of Table 3, each accuracy over repeats."""
 
     features: str
-    blocks: int | None  # None: no network at all
+    blocks: int | None  # None: raw events, no network
     trained: Accuracies  # of a linear layer trained by gradient descent
     logistic: Accuracies  # of logistic regression
 
@@ -67,16 +70,16 @@ def probe(
     sampling: Sampling,
     layers: list[int],
     repeats: int = 10,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = SILENT,
     training: HeadTraining | None = None,
 ) -> list[ProbeRow]:
-    """Accuracy of linear classifiers on raw events, on event2vec's tokens, and on those after the first K blocks.
+    """Accuracy of linear classifiers on raw events, on event2vec tokens, and on tokens after the first K blocks.
 
     Features are means over the tokens of a recording. Recordings of another sensor are scaled to the network's.
     """
     deepest = model.config.blocks
     if any(not 0 <= blocks <= deepest for blocks in layers):
-        raise Event2VecError(f"--layers must be from 0 to {deepest}, the blocks of the network, got {layers}")
+        raise Event2VecError(f"--layers must be from 0 to {deepest}, the number of blocks, got {layers}")
     for split in ("train", "test"):
         if split not in store.splits:
             raise FileError(store.folder, f"has no recordings in the split '{split}', which probing needs")
@@ -84,52 +87,46 @@ def probe(
     rounds = 1 if sampling.repeatable else repeats
     parts = {split: store.split(split) for split in ("train", "test")}
     repeated = []
-    for repeat in range(rounds):
-        told = _Told(progress, sum(map(len, parts.values())), repeat, rounds)
-        features = (
-            extract(model, part, sampling, depths, 2 * repeat + number, told)
-            for number, part in enumerate(parts.values())
-        )
-        repeated.append([standardise(train, test) for train, test in zip(*features, strict=True)])
+    with progress.stage("probing", rounds):
+        for repeat in range(rounds):
+            features = (
+                extract(model, part, sampling, depths, 2 * repeat + number, progress)
+                for number, part in enumerate(parts.values())
+            )
+            repeated.append([standardise(train, test) for train, test in zip(*features, strict=True)])
+            progress.advance(repeat + 1)
     rows = []
     for blocks, pairs in zip(depths, zip(*repeated, strict=True), strict=True):
         train, test = (np.stack(side) for side in zip(*pairs, strict=True))
         given = (train, parts["train"].labels, test, parts["test"].labels)
         trained = train_heads(*given, training or HeadTraining(), seeded(SEED, 0, HEADS))
         name = "raw events" if blocks is None else "event2vec"
-        rows.append(ProbeRow(name, blocks, Accuracies(trained), Accuracies(fit_logistic(*given))))
+        found = (Accuracies(each, len(parts["test"])) for each in (trained, fit_logistic(*given)))
+        rows.append(ProbeRow(name, blocks, *found))
     return rows
-
-
-class _Told:
-    """Counts recordings over all repeats."""
-
-    def __init__(self, progress: Callable[[int, int], None], recordings: int, repeat: int, repeats: int) -> None:
-        self.progress, self.total, self.done = progress, recordings * repeats, recordings * repeat
-
-    def add(self, count: int) -> None:
-        self.done += count
-        self.progress(self.done, self.total)
 
 
 @torch.no_grad()
 def extract(
-    model: Network, store: EventStore, sampling: Sampling, depths: list[int | None], draw: int, told: _Told
+    model: Network,
+    store: EventStore,
+    sampling: Sampling,
+    depths: list[int | None],
+    draw: int,
+    progress: Progress = SILENT,
 ) -> list[Features]:
-    """For each depth, one vector for each recording."""
+    """For each depth, one vector per recording."""
     model.eval()
     device = next(model.parameters()).device
+    recordings = Recordings((store,), sampling, SEED, lambda events: events.on_sensor(model.config.sensor))
     rows: list[list[Features]] = [[] for _ in depths]
-    for start in range(0, len(store), 32):
-        recordings = []
-        for index in range(start, min(start + 32, len(store))):
-            events, _ = store[index]
-            generator = seeded(SEED, draw, index)
-            recordings.append(sampling.shorten(events.on_sensor(model.config.sensor), generator))
-        batch = EventBatch.pad(recordings).to(device)
-        for number, vectors in enumerate(_at_depths(model, batch, depths)):
-            rows[number].append(vectors.cpu().float().numpy())
-        told.add(len(recordings))
+    with progress.stage("extracting features", len(store)):
+        for start in range(0, len(store), 32):
+            stop = min(start + 32, len(store))
+            batch, _, _ = collate_indexed([recordings[draw, index] for index in range(start, stop)])
+            for number, vectors in enumerate(_at_depths(model, batch.to(device), depths)):
+                rows[number].append(vectors.cpu().float().numpy())
+            progress.advance(stop)
     return [np.concatenate(vectors) for vectors in rows]
 
 
@@ -137,13 +134,14 @@ def _at_depths(model: Network, batch: EventBatch, depths: list[int | None]) -> l
     seconds = normalised_intervals(batch).cumsum(dim=1)[..., None]
     raw = torch.cat([normalised_coordinates(batch), seconds], dim=-1)
     wanted = {blocks for blocks in depths if blocks is not None}
-    tokens = model.backbone.after_each_block(model.embed(batch), batch.valid, max(wanted, default=0))
+    positions = positions_of(batch) if model.config.relative else None
+    tokens = model.backbone.after_each_block(model.embed(batch), batch.valid, max(wanted, default=0), positions)
     vectors = [mean_over_valid(*pair) for pair in tokens]
     return [mean_over_valid(raw, batch.valid) if blocks is None else vectors[blocks] for blocks in depths]
 
 
 def standardise(train: Features, test: Features) -> tuple[Features, ...]:
-    """Mean 0 and deviation 1 in the training recordings: a linear layer can undo it, and every depth learns as fast."""
+    """Scale to mean 0 and standard deviation 1 in training, so that every depth learns at the same speed."""
     mean, spread = (find(axis=0, dtype=np.float64) for find in (train.mean, train.std))
     spread[spread == 0] = 1
     return tuple(((part - mean) / spread).astype(np.float32) for part in (train, test))
@@ -151,7 +149,7 @@ def standardise(train: Features, test: Features) -> tuple[Features, ...]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For many steps on small matrices, in which several threads mostly wait for each other."""
+    """For many steps on small matrices, where several threads would mostly wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -170,8 +168,8 @@ def train_heads(
 ) -> tuple[float, ...]:
     """Accuracy of a linear layer on frozen features, trained by gradient descent, for each repeat (first axis).
 
-    All repeats are trained side by side, each as if alone: many small steps take most of their time to begin. On the
-    CPU, since layers are small.
+    All repeats are trained at once but independently: small steps are mostly overhead. On the CPU, since layers are
+    small.
     """
     features, targets = torch.from_numpy(train), torch.from_numpy(labels)
     repeats, count, dim = features.shape
@@ -181,7 +179,7 @@ def train_heads(
     optimizer = torch.optim.AdamW([weight, bias], lr=config.learning_rate, weight_decay=0.0)
     steps = max(math.ceil(count / config.batch), config.steps)
     which = torch.arange(repeats)[:, None]
-    with one_thread(), torch.autocast("cpu", enabled=False):  # what the network runs in is not for its judge
+    with one_thread(), torch.autocast("cpu", enabled=False):  # the network's precision must not affect the probe
         for step in range(config.epochs * steps):
             optimizer.param_groups[0]["lr"] = config.rate(step / steps)
             rows = torch.randint(count, (repeats, min(config.batch, count)), generator=generator)
@@ -202,6 +200,6 @@ def fit_logistic(
 
     scores = []
     for one, other in zip(train, test, strict=True):
-        classifier = LogisticRegression(max_iter=2000).fit(one.astype(np.float64), labels)  # float32 ends early
+        classifier = LogisticRegression(max_iter=2000).fit(one.astype(np.float64), labels)  # float32 stops too early
         scores.append(float(classifier.score(other, truth)))
     return tuple(scores)

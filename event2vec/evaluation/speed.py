@@ -4,7 +4,9 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,50 +14,165 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from event2vec.cpu import flush_denormals
 from event2vec.data.sampling import Sampling
 from event2vec.devices import CPU, Compute
 from event2vec.evaluation.accuracy import deviation
 from event2vec.events import EventBatch, Events
-from event2vec.model.classifier import Classifier
+from event2vec.model.attention import Bidirectional
+from event2vec.model.classifier import Classifier, Event2VecClassifier
 
 Batch = TypeVar("Batch")
 WORTH_DOUBLING = 1.05  # times the recordings a second that a batch twice as large must give
 LONG = 0.2  # seconds; what takes so long has nothing to gain from a larger batch
+ANSWERS = 30  # rounds in which one answer is timed
 RATES = 5  # batches whose rates give a mean and a deviation
 
 
-def measure_speed(model: Classifier, recordings: Sequence[Events], compute: Compute = CPU) -> dict[str, float]:
+@dataclass(frozen=True)
+class Figure:
+    """A mean, and the deviation of what it is the mean of."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Figure":
+        return cls(float(np.mean(values)), deviation(values))
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Recordings a second, in batches of the size that suits the device."""
+
+    batch: int
+    rate: Figure
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Table 2's columns: milliseconds for one recording, recordings a second, megabytes of a GPU."""
+
+    preparing: Figure
+    forward: Figure
+    total: Figure
+    inference: Throughput
+    training: Throughput
+    gpu_memory: float | None = None  # None on a CPU
+
+    def facts(self) -> dict[str, float | int]:
+        """One number under each name, for JSON and for people."""
+        found = dict[str, float | int]()
+        for name, taken in (("preparing", self.preparing), ("forward", self.forward), ("total", self.total)):
+            found |= {f"{name} ms": taken.mean, f"{name} ms ±": taken.deviation}
+        if self.gpu_memory is not None:
+            found["GPU memory MB"] = self.gpu_memory
+        for name, work in (("inference", self.inference), ("training", self.training)):
+            found |= {f"{name} batch": work.batch, f"{name} recordings/s": work.rate.mean}
+            found[f"{name} recordings/s ±"] = work.rate.deviation
+        return found
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, float | int]) -> "Speed":
+        """What `facts` gave; LookupError, TypeError or ValueError where it is something else."""
+
+        def figure(name: str) -> Figure:
+            return Figure(float(facts[name]), float(facts[f"{name} ±"]))
+
+        def throughput(name: str) -> Throughput:
+            return Throughput(int(facts[f"{name} batch"]), figure(f"{name} recordings/s"))
+
+        memory = facts.get("GPU memory MB")
+        return cls(
+            figure("preparing ms"),
+            figure("forward ms"),
+            figure("total ms"),
+            throughput("inference"),
+            throughput("training"),
+            None if memory is None else float(memory),
+        )
+
+
+def measure_speed(model: Classifier, recordings: Sequence[Events], compute: Compute = CPU) -> Speed:
     """Table 2: milliseconds for one recording, recordings a second in batches, and memory of a GPU for one.
 
     Each recording is timed once, after one that loads the code; ± is the deviation over recordings, and over batches
     for recordings a second. The batch is the largest that a GPU holds, or the quickest on a CPU.
     """
     model.eval()
-    taken: dict[str, list[float]] = {"preparing ms": [], "forward ms": []}
+    preparing, forward = list[float](), list[float]()
     infer(model, _prepare(model.sampling, recordings[0], compute), compute)
     compute.forget_peak()
     for events in recordings:
-        taken["preparing ms"].append(1e3 * seconds_of(partial(_prepare, model.sampling, events, compute), compute))
+        preparing.append(1e3 * seconds_of(partial(_prepare, model.sampling, events, compute), compute))
         single = _prepare(model.sampling, events, compute)
-        taken["forward ms"].append(1e3 * seconds_of(partial(infer, model, single, compute), compute))
-    taken["total ms"] = [sum(parts) for parts in zip(*taken.values(), strict=True)]
+        forward.append(1e3 * seconds_of(partial(infer, model, single, compute), compute))
+    total = [sum(both) for both in zip(preparing, forward, strict=True)]
     memory = compute.peak_bytes()
-    found: dict[str, float] = {}
-    for name, values in taken.items():
-        found |= {name: float(np.mean(values)), f"{name} ±": deviation(values)}
-    if memory is not None:
-        found["GPU memory MB"] = memory / 2**20
     whole = [_shorten(model.sampling, events) for events in recordings]
-    for name, work in WORK.items():
-        found |= _rate(name, partial(work, model, compute=compute), whole, compute)
-    return found
+    inference, training = (
+        _rate(partial(WORK[name], model, compute=compute), whole, compute) for name in ("inference", "training")
+    )
+    megabytes = None if memory is None else memory / 2**20
+    return Speed(Figure.of(preparing), Figure.of(forward), Figure.of(total), inference, training, megabytes)
 
 
-def _rate(
-    name: str, work: Callable[[EventBatch], Any], recordings: Sequence[Events], compute: Compute
-) -> dict[str, float]:
+@dataclass(frozen=True)
+class Split:
+    """Milliseconds from the events of one recording to its class, by what takes them."""
+
+    sampling: float  # making clusters, or drawing events
+    embedding: float
+    attention: float  # with its projections
+    rest: float  # feed-forward layers, norms, head, and all between
+
+    @property
+    def total(self) -> float:
+        return self.sampling + self.embedding + self.attention + self.rest
+
+    def facts(self) -> dict[str, float | int]:
+        return {"total ms": self.total} | {f"{name} ms": value for name, value in asdict(self).items()}
+
+
+def split_answer(model: Event2VecClassifier, recording: Events, rounds: int = ANSWERS) -> Split:
+    """What each part of one answer on a CPU takes, in the fastest of several rounds."""
+    model.eval()
+    attention = [part for part in model.modules() if isinstance(part, Bidirectional)]
+    parts: dict[str, Sequence[nn.Module]] = {"embedding": [model.embed], "attention": attention}
+    model.predict(recording)
+    splits = []
+    for _ in range(rounds):
+        with timing(parts) as taken:
+            total = seconds_of(partial(model.predict, recording))
+        taken["sampling"] = seconds_of(partial(_shorten, model.sampling, recording))
+        rest = max(total - sum(taken.values()), 0.0)
+        splits.append(Split(rest=1e3 * rest, **{name: 1e3 * value for name, value in taken.items()}))
+    return min(splits, key=lambda split: split.total)
+
+
+@contextmanager
+def timing(parts: Mapping[str, Sequence[nn.Module]]) -> Iterator[dict[str, float]]:
+    """Seconds that the calls of each group of modules take within."""
+    taken = dict.fromkeys(parts, 0.0)
+
+    def note(name: str, sign: int, *_: Any) -> None:
+        taken[name] += sign * time.perf_counter()
+
+    handles = []
+    for name, modules in parts.items():
+        for module in modules:
+            handles.append(module.register_forward_pre_hook(partial(note, name, -1)))
+            handles.append(module.register_forward_hook(partial(note, name, 1)))
+    try:
+        yield taken
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _rate(work: Callable[[EventBatch], Any], recordings: Sequence[Events], compute: Compute) -> Throughput:
     """Recordings a second at the batch that suits the device, over several batches."""
 
     def fill(size: int) -> EventBatch:
@@ -65,11 +182,7 @@ def _rate(
     batch = fill(size)
     work(batch)
     rates = [size / seconds_of(lambda: work(batch), compute) for _ in range(RATES)]
-    return {
-        f"{name} batch": float(size),  # found, as all that is a fraction; whole numbers are what was asked for
-        f"{name} recordings/s": float(np.mean(rates)),
-        f"{name} recordings/s ±": deviation(rates),
-    }
+    return Throughput(size, Figure.of(rates))
 
 
 def choose_batch(fill: Callable[[int], Batch], work: Callable[[Batch], Any], compute: Compute) -> int:

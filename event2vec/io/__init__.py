@@ -1,7 +1,8 @@
-"""Files to Events and back: look at the first bytes, then at the suffix, and pick a reader."""
+"""Files to Events and back. The reader is chosen by a file's first bytes, then by its suffix."""
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from event2vec.atomic import whole_file
@@ -16,7 +17,7 @@ __all__ = ["Recording", "read_events", "read_recording", "write_events"]
 
 Reader = Callable[..., Decoded]
 
-# Formats that leave the unit of time open take it as an option; text also takes the order of its columns.
+# Formats without a fixed time unit take it as an option; text also takes the order of its columns.
 TIMED: dict[str, Reader] = {
     "npy": arrays.read_npy,
     "npz": arrays.read_npz,
@@ -64,31 +65,39 @@ LIMITS = {
     ".raw": (1 << 11, 1 << 34),
     ".dat": (1 << 14, 1 << 32),
     ".aedat4": (1 << 15, 1 << 63),
-}  # pixels a side, microseconds
+}  # pixels per side, microseconds
 
 
 def read_events(
-    path: str | Path, *, sensor: SensorLike | None = None, columns: str | None = None, time_unit: str | None = None
+    path: str | Path,
+    *,
+    sensor: SensorLike | None = None,
+    columns: str | None = None,
+    time_unit: str | None = None,
+    usual: SensorLike | None = None,
 ) -> Events:
-    """The events of a recording in any format, with a warning where something had to be left out.
+    """Read the events of a recording in any format, with a warning if something had to be skipped.
 
-    `sensor` overrides what the file says; `columns` and `time_unit` do so for formats that leave them open.
+    `sensor` overrides the size in the file; `columns` and `time_unit` are for formats that do not define them. A file
+    that names no sensor has the `usual` one if its events are on it, otherwise the smallest that holds them.
     """
     size = None if sensor is None else Sensor.of(sensor)
     recording = read_recording(path, sensor=size, columns=columns, time_unit=time_unit)
     for warning in recording.warnings:
         warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=2)
+    if usual is not None and recording.fits(Sensor.of(usual)):
+        return replace(recording.events, sensor=Sensor.of(usual))
     return recording.events
 
 
 def read_recording(
     path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
 ) -> Recording:
-    """The events, and what else there is to know about their file."""
+    """Read the events, and facts about their file."""
     path = Path(path)
     try:
         format = detect_format(path)
-        _check_heeded(path, format, columns, time_unit)
+        refuse_options(path, format, columns, time_unit)
         if format == "text":
             decoded = text.read_text(path, columns, time_unit)
         elif format in TIMED:
@@ -100,12 +109,12 @@ def read_recording(
     return check(path, format, decoded, sensor)
 
 
-def _check_heeded(path: Path, format: str, columns: str | None, time_unit: str | None) -> None:
-    """An option that would change nothing is a mistake that the user should hear of."""
+def refuse_options(path: Path, format: str, columns: str | None, time_unit: str | None) -> None:
+    """Refuse an option that would have no effect."""
     if columns is not None and format != "text":
-        raise FileError(path, f"is {format}, which names its columns; the order of columns is for text files")
+        raise FileError(path, f"is {format}, which names its columns; an order of columns is only for text files")
     if time_unit is not None and format in FIXED:
-        raise FileError(path, f"is {format}, which fixes the unit of time; leave the option out")
+        raise FileError(path, f"is {format}, which has a fixed time unit; omit the option")
 
 
 def detect_format(path: Path) -> str:
@@ -114,7 +123,7 @@ def detect_format(path: Path) -> str:
         raise FileError(path, "does not exist. Check the name and the folder")
     if path.is_dir():
         raise FileError(path, "is a folder, expected one recording. Data sets are read by 'event2vec prepare'")
-    if not path.is_file():  # opening a pipe would wait for whoever writes to it
+    if not path.is_file():  # opening a pipe would wait for its writer
         raise FileError(path, "is a pipe, a socket or a device, expected a file")
     with path.open("rb") as file:
         head = file.read(4096)
@@ -130,7 +139,7 @@ def detect_format(path: Path) -> str:
         return encoding
     if not format:
         start = head[:8]
-        raise FileError(path, f"begins with {start!r} and is of no format known here. Readable are {READABLE}")
+        raise FileError(path, f"begins with {start!r}, which is not a known format. Supported: {READABLE}")
     return format
 
 
@@ -142,7 +151,7 @@ def _prophesee_encoding(path: Path) -> str:
 
 
 def write_events(path: str | Path, events: Events) -> None:
-    """Write a recording in the format that the suffix names; the file appears whole or not at all.
+    """Write a recording in the format given by the suffix; the file appears complete or not at all.
 
     Times count from the first event. Only .npz keeps cluster centres and their rho.
     """
@@ -162,7 +171,7 @@ def write_events(path: str | Path, events: Events) -> None:
 
 
 def _check_plain(path: Path, events: Events) -> None:
-    """Refuse what the format would change: fractions, counts, empty recordings, numbers too large for it."""
+    """Refuse what the format cannot store: fractions, counts, empty recordings, numbers too large for it."""
     if not events.on_pixels or bool((events.rho != 1).any()):
         raise FileError(path, "cannot hold cluster centres or their counts. Write them as .npz")
     suffix = path.suffix.lower()
@@ -170,4 +179,4 @@ def _check_plain(path: Path, events: Events) -> None:
         raise FileError(path, "cannot hold a recording without events. Write it as .npz or .h5")
     side, microseconds = LIMITS.get(suffix, (1 << 16, 1 << 63))
     if max(events.sensor.width, events.sensor.height) > side or events.duration >= microseconds:
-        raise FileError(path, f"cannot hold more than {side} pixels a side or {microseconds} microseconds. Use .h5")
+        raise FileError(path, f"cannot hold more than {side} pixels per side or {microseconds} microseconds. Use .h5")

@@ -1,4 +1,4 @@
-"""jAER's and cAER's files: AEDAT 2.0 of a DVS128 or a DAVIS, and AEDAT 3.1."""
+"""Files of jAER and cAER: AEDAT 2.0 from a DVS128 or a DAVIS, and AEDAT 3.1."""
 
 import re
 import struct
@@ -38,12 +38,12 @@ CHIPS = {
 class Aedat2Header:
     """The lines that begin with #."""
 
-    chip: str  # what the file calls the camera, "" where it does not
+    chip: str  # the camera's name in the file, "" if there is none
     length: int
 
 
 def read_aedat2_header(path: Path) -> Aedat2Header:
-    """An event may begin with # too: about one file in fifty has one right behind the header."""
+    """An event may begin with # too: about one file in fifty has one right after the header."""
     text = bytearray()
     with path.open("rb") as file:
         while len(text) < HEADER_LIMIT:
@@ -58,12 +58,12 @@ def read_aedat2_header(path: Path) -> Aedat2Header:
 
 
 def read_aedat2(path: Path) -> Decoded:
-    """Pairs of address and time; what an address means depends on the camera."""
+    """Pairs of address and time; the meaning of an address depends on the camera."""
     header = read_aedat2_header(path)
     size = path.stat().st_size - header.length
     records = np.fromfile(path, AEDAT2_EVENT, count=size // AEDAT2_EVENT.itemsize, offset=header.length)
     address, t = records["address"].astype(np.uint32), records["t"].astype(np.int64)
-    del records  # a long recording should not be held three times
+    del records  # a long recording should not be in memory three times
     sensor = _aedat2_sensor(path, header.chip, address)
     decode = _decode_dvs128 if sensor == DVS128 and "davis" not in header.chip.lower() else _decode_davis
     x, y, t, p = decode(path, address, t, sensor)
@@ -81,14 +81,14 @@ def _aedat2_sensor(path: Path, chip: str, address: NDArray[np.uint32]) -> Sensor
     # Some data sets (CIFAR10-DVS) do not name the chip: 16 bits are enough for a DVS128, and a DAVIS uses all 32.
     if not chip and bool((address < 1 << 16).all()):
         return DVS128
-    found = f"a camera called '{excerpt(chip)}'" if chip else "a camera that it does not name"
-    raise FileError(path, f"is AEDAT 2.0 of {found}, expected one of {', '.join(CHIPS)}")
+    found = f"a camera called '{excerpt(chip)}'" if chip else "an unnamed camera"
+    raise FileError(path, f"is AEDAT 2.0 from {found}, expected one of {', '.join(CHIPS)}")
 
 
 def _decode_dvs128(path: Path, address: NDArray[np.uint32], t: NDArray[np.int64], sensor: Sensor) -> Columns:
     """Address bits: 0 falling, 1-7 column from the right, 8-14 row from the bottom, 15 not a pixel."""
     if (address >= 1 << 16).any():
-        raise FileError(path, f"has the address {int(address.max()):#x}, and a DVS128 has 16 bits. Is it another chip?")
+        raise FileError(path, f"has the address {int(address.max()):#x}, but a DVS128 has 16 bits. Is it another chip?")
     address, t = _only(address < 1 << 15, address, t)
     address = address.astype(np.uint16)
     return 127 - (address >> 1 & 127), 127 - (address >> 8 & 127), t, address & 1 == 0
@@ -122,16 +122,22 @@ def read_aedat31(path: Path) -> Decoded:
         t[row : row + number] += overflow << 31
         row += number
     del data
-    words, t = _only(words & 1 == 1, words, t)  # the camera's own filters unset this bit
+    words, t = _only(words & 1 == 1, words, t)  # filters in the camera clear this bit
     x, y = (words >> 17).astype(np.uint16), (words >> 2 & 0x7FFF).astype(np.uint16)
     return Decoded(x, y, t, words & 2 == 2, sensor, None, cut_short(ignored, "packet"))
+
+
+def aedat31_header_length(path: Path) -> int:
+    """Bytes before the first packet."""
+    with path.open("rb") as file:
+        return _aedat31_header(path, np.frombuffer(file.read(HEADER_LIMIT), np.uint8))[0]
 
 
 def _aedat31_header(path: Path, data: NDArray[np.uint8]) -> tuple[int, Sensor | None]:
     head = data[:HEADER_LIMIT].tobytes()
     end = re.search(rb"#!END-HEADER\r?\n", head)
     if not end:
-        raise FileError(path, "is AEDAT 3 without the line '#!END-HEADER'. Is the file whole?")
+        raise FileError(path, "is AEDAT 3 without the line '#!END-HEADER'. Is the file complete?")
     text = head[: end.start()].decode("latin-1")
     coding = re.search(r"^#Format:\s*(\S+)", text, re.MULTILINE)
     if coding and coding[1] != "RAW":
@@ -142,7 +148,7 @@ def _aedat31_header(path: Path, data: NDArray[np.uint8]) -> tuple[int, Sensor | 
 
 
 def _polarity_packets(path: Path, data: NDArray[np.uint8], start: int) -> tuple[list[tuple[int, int, int]], int]:
-    """(position, number, overflow) of each polarity packet, and the bytes of a cut one at the end."""
+    """(position, number, overflow) of each polarity packet, and the bytes of a truncated one at the end."""
     packets = []
     size = len(data)
     while start + PACKET_HEADER.size <= size:
@@ -150,13 +156,13 @@ def _polarity_packets(path: Path, data: NDArray[np.uint8], start: int) -> tuple[
         if width < 1 or not 0 <= number <= capacity or overflow < 0:
             raise FileError(
                 path,
-                f"has a broken packet at byte {start}: {number} events of {width} bytes, room for {capacity}. "
+                f"has a broken packet at byte {start}: {number} events of {width} bytes, capacity {capacity}. "
                 "The file is damaged from there on",
             )
         if kind == POLARITY_PACKET and width != POLARITY_EVENT.itemsize:
             raise FileError(path, f"has polarity events of {width} bytes at byte {start}, expected 8")
         start += PACKET_HEADER.size
-        here = min(number, (size - start) // width)  # a packet cut short still holds whole events
+        here = min(number, (size - start) // width)  # a truncated packet still holds complete events
         if kind == POLARITY_PACKET:
             packets.append((start, here, overflow))
         end = start + width * capacity

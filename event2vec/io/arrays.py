@@ -1,4 +1,4 @@
-"""Arrays as Python and MATLAB save them: npy, npz, mat. Pickles are never loaded."""
+"""Arrays saved by NumPy and MATLAB: npy, npz, mat. Pickles are never loaded."""
 
 import io
 import math
@@ -27,16 +27,16 @@ NAMES = {
     "t": ("t", "ts", "timestamp", "timestamps", "time"),
     "p": ("p", "ps", "pol", "polarity", "polarities", "on"),
 }
-INTENSITY = "intensity"  # rho in the authors' files of clusters
+INTENSITY = "intensity"  # rho in the authors' cluster files
 ASL_DVS = {"ts", "x", "y", "pol"}  # the variables of its .mat files
 ASL_DVS_SENSOR = Sensor(240, 180)
-TURNED = "taken as a recording of ASL-DVS, which counts rows from the bottom: turned upright"
-SHARES = "its times from 0 to 1 were taken as seconds; --time-unit sets another unit"
-LARGEST_HEADER = 10_000  # bytes; numpy's own limit, which it looks at after reading them
+TURNED = "looks like a recording of ASL-DVS, which counts rows from the bottom: flipped upright"
+SHARES = "its times from 0 to 1 were read as seconds; --time-unit sets another unit"
+LARGEST_HEADER = 10_000  # bytes; numpy's own limit, which it checks only after reading them
 
 
 def find_columns(path: Path, names: list[str]) -> dict[str, str]:
-    """Which of a file's own names stand for x, y, t and p."""
+    """The file's own names for x, y, t and p."""
     lowered = {name.lower(): name for name in names}
     found = {
         column: next((lowered[name] for name in synonyms if name in lowered), "") for column, synonyms in NAMES.items()
@@ -49,7 +49,7 @@ def find_columns(path: Path, names: list[str]) -> dict[str, str]:
 
 
 def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | None) -> Decoded:
-    """Pick x, y, t, p (and rho and the sensor, where we wrote them) from named columns."""
+    """Pick x, y, t, p (and rho and the sensor, if we wrote them) from named columns."""
     names = find_columns(path, list(table))
     x, y, t, p = (_numbers(path, name, table[names[name]]) for name in ("x", "y", "t", "p"))
     rho = _numbers(path, "rho", table["rho"]) if "rho" in table else _counts(table.get(INTENSITY), t)
@@ -60,17 +60,17 @@ def columns_to_decoded(path: Path, table: Mapping[str, Any], time_unit: str | No
 
 
 def _counts(intensity: Any, t: NDArray[Any]) -> NDArray[Any] | None:
-    """What the authors' files of clusters call intensity; in another's file it may be a grey value."""
+    """rho from a column called intensity, as in the authors' cluster files; in other files it may be a grey value."""
     column = np.asarray(intensity)
     if column.dtype.kind not in "iuf" or column.size != t.size or max(column.shape, default=1) != column.size:
         return None
-    with np.errstate(invalid="ignore"):  # of infinity
+    with np.errstate(invalid="ignore"):  # infinity % 1
         are_counts = bool(((column >= 1) & (column % 1 == 0)).all())
     return column.reshape(-1) if are_counts else None
 
 
 def _are_shares(t: NDArray[Any]) -> bool:
-    """Whether times go from 0 to 1, as those of the authors' clusters do."""
+    """Whether all times are from 0 to 1, as in the authors' cluster files."""
     return t.dtype.kind == "f" and bool(((t >= 0) & (t <= 1)).all())
 
 
@@ -79,13 +79,13 @@ def _numbers(path: Path, name: str, column: Any) -> NDArray[Any]:
     if column.dtype.kind not in "biuf":
         raise FileError(path, f"has column {name} of type {excerpt(column.dtype)}, expected numbers")
     if column.dtype.kind == "b":
-        column = column.view(np.uint8) != 0  # a file may hold any byte there, and torch would count with it
-    # MATLAB knows no flat arrays: a column is n x 1 or 1 x n, and a single number 1 x 1 or nothing at all.
+        column = column.view(np.uint8) != 0  # a file may hold any byte there, and torch would compute with it
+    # MATLAB has no one-dimensional arrays: a column is n x 1 or 1 x n, a single number 1 x 1 or without dimensions.
     return column.reshape(-1) if max(column.shape, default=1) == column.size else column
 
 
 def _sensor(sides: Any) -> Sensor | None:
-    """Width and height as we write them; another program's field of that name may hold anything."""
+    """Width and height as we write them; another program's field with this name may hold anything."""
     sides = np.asarray(sides)
     if sides.shape != (2,) or sides.dtype.kind not in "iu":
         return None
@@ -101,8 +101,8 @@ def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
             if claimed > path.stat().st_size:
                 raise ValueError(f"the header claims {claimed} bytes, the file has {path.stat().st_size}")
         array = np.load(path, allow_pickle=False)
-    except Exception as error:  # a damaged header goes through Python's own parser, which raises many kinds
-        raise FileError(path, f"cannot be read as a NumPy array: {describe(error)}. Is the file whole?") from None
+    except Exception as error:  # numpy parses headers with Python's parser, which raises many kinds of errors
+        raise FileError(path, f"cannot be read as a NumPy array: {describe(error)}. Is the file complete?") from None
     if array.dtype.names:
         return columns_to_decoded(path, {name: array[name] for name in array.dtype.names}, time_unit)
     if array.ndim == 2 and array.shape[1] == 4:
@@ -115,7 +115,7 @@ def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
 
 
 def read_npz(path: Path, time_unit: str | None = None) -> Decoded:
-    """One array for each column; ours also has rho and sensor. What else is in the file is left alone."""
+    """One array per column; our own files also have rho and sensor. Other arrays are ignored."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -128,25 +128,25 @@ def read_npz(path: Path, time_unit: str | None = None) -> Decoded:
             table = {name: arrays[name] for name in wanted}
     except FileError:
         raise
-    except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds on damage
-        raise FileError(path, f"cannot be read as npz: {describe(error)}. Is the file whole?") from None
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen kinds of errors on damage
+        raise FileError(path, f"cannot be read as npz: {describe(error)}. Is the file complete?") from None
     return columns_to_decoded(path, table, time_unit)
 
 
 def _may_count(archive: zipfile.ZipFile, times: str) -> bool:
-    """Whether a member called intensity is a number for each event, and worth reading."""
+    """Whether the array `intensity` has a number for each event, so that it is worth reading."""
     (shape, dtype), (length, _) = (_member_header(archive, f"{name}.npy") for name in (INTENSITY, times))
     return dtype.kind in "iuf" and math.prod(shape) == math.prod(length)
 
 
 def _claimed(path: Path, archive: zipfile.ZipFile, member: str) -> int:
-    """How many bytes an array says that it has: they would be reserved before they are read."""
+    """The size in bytes that an array claims: numpy would reserve it before reading."""
     shape, dtype = _member_header(archive, member)
     if dtype.hasobject:
         raise FileError(path, f"holds Python objects in '{member}', which are never loaded. Save plain numbers")
     claimed = math.prod(shape) * dtype.itemsize
     if claimed > archive.getinfo(member).file_size:
-        raise ValueError(f"'{member}' claims {claimed} bytes and has {archive.getinfo(member).file_size}")
+        raise ValueError(f"'{member}' claims {claimed} bytes but has {archive.getinfo(member).file_size}")
     return claimed
 
 
@@ -167,14 +167,14 @@ def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
 
 
 def read_mat(path: Path, time_unit: str | None = None) -> Decoded:
-    """MATLAB up to version 7: variables ts, x, y, pol, as in ASL-DVS, whose rows are turned."""
+    """MATLAB up to version 7: variables ts, x, y, pol, as in ASL-DVS, which counts rows from the bottom."""
     try:
         names, table = read_matlab(
             path, {"rho", INTENSITY, *(name for synonyms in NAMES.values() for name in synonyms)}
         )
     except (ValueError, struct.error, zlib.error) as error:
-        raise FileError(path, f"cannot be read as a MATLAB file: {describe(error)}. Is the file whole?") from None
-    find_columns(path, list(table) or names)  # where there are no numbers at all, the error lists what there is
+        raise FileError(path, f"cannot be read as a MATLAB file: {describe(error)}. Is the file complete?") from None
+    find_columns(path, list(table) or names)  # if nothing is numeric, the error lists all variables
     decoded = columns_to_decoded(path, table, time_unit)
     return _turn_upright(decoded) if set(names) == ASL_DVS and _fits(decoded, ASL_DVS_SENSOR) else decoded
 
@@ -191,9 +191,9 @@ def _turn_upright(decoded: Decoded) -> Decoded:
 
 
 def write_npz(path: Path, events: Events) -> None:
-    """Exact, with rho and sensor."""
+    """Lossless, with rho and sensor."""
     coordinate = np.uint16 if events.on_pixels else np.float32
-    with path.open("wb") as file:  # given a name, numpy adds a suffix of its own to A.NPZ
+    with path.open("wb") as file:  # given a path, numpy would append .npz to A.NPZ
         np.savez_compressed(
             file,
             x=events.x.numpy().astype(coordinate),
@@ -206,5 +206,5 @@ def write_npz(path: Path, events: Events) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """What a library says of a file, in one short line."""
+    """A library's error as one short line."""
     return excerpt(error, 160) or type(error).__name__

@@ -17,7 +17,7 @@ def read_es(path: Path) -> Decoded:
     import event_stream
 
     try:
-        # Without `with` each decoder leaks its buffers; and it finds no file whose name is not ASCII.
+        # Without `with`, each decoder leaks its buffers. It cannot open files whose names are not ASCII.
         with path.open("rb") as file, event_stream.Decoder(plain_name(file)) as decoder:
             kind = decoder.type
             if kind not in ("dvs", "atis"):
@@ -25,7 +25,9 @@ def read_es(path: Path) -> Decoded:
             sensor = Sensor(decoder.width, decoder.height)
             chunks = list(decoder)
     except (RuntimeError, ValueError) as error:
-        raise FileError(path, f"cannot be decoded as Event Stream: {excerpt(error, 160)}. Is the file whole?") from None
+        raise FileError(
+            path, f"cannot be decoded as Event Stream: {excerpt(error, 160)}. Is the file complete?"
+        ) from None
     if kind == "atis":
         chunks = [chunk[~chunk["e"]] for chunk in chunks]  # exposure measurements are not brightness changes
     nothing = np.empty(0, event_stream.dvs_dtype if kind == "dvs" else event_stream.atis_dtype)
@@ -36,8 +38,8 @@ def read_es(path: Path) -> Decoded:
 
 
 def _dvs_bytes(t: NDArray[np.int64]) -> int:
-    """What so many events take in a DVS stream: the decoder does not say what it left over.
+    """The size of a DVS stream with these events: the decoder does not report leftover bytes.
 
-    A header of 20 bytes, 5 for each event, and one more for each 127 microseconds since the event before.
+    A header of 20 bytes, 5 per event, and one more for every 127 microseconds since the previous event.
     """
     return 20 + 5 * len(t) + int((np.diff(t, prepend=0) // 127).sum())

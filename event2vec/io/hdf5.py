@@ -1,7 +1,7 @@
 """HDF5 in the layouts of DSEC, Metavision and plain columns, read by h5py in a child process.
 
-eventcv reads HDF5 too, but not what people have: DSEC is packed with Blosc, polarity is often an int16,
-and Metavision keeps the size of the sensor in an attribute that it does not look at.
+eventcv reads HDF5 too, but not the files in use: DSEC is compressed with Blosc, polarity is often an int16,
+and Metavision stores the sensor size in an attribute that eventcv ignores.
 """
 
 import atexit
@@ -29,7 +29,7 @@ from event2vec.names import excerpt
 from event2vec.sensor import Sensor
 
 CHILD = Path(__file__).with_name("hdf5_child.py")
-# For reading a file: of computing, a hundred times what it takes; and by the clock, also on a busy machine.
+# Limits for reading a file: CPU time, a hundred times what it needs; and wall time, enough on a busy machine.
 LEAST_SECONDS, SECONDS_PER_BYTE = 3.0, 1e-6
 LEAST_WALL_SECONDS, WALL_SECONDS_PER_BYTE = 60.0, 1e-5
 
@@ -55,7 +55,7 @@ def _whole_offset(path: Path, offset: int | float) -> int:
 
 
 class _Child:
-    """The process that reads HDF5 for this one, started when it is needed and kept for further files."""
+    """The process that reads HDF5 for this one, started when first needed and kept for further files."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -63,7 +63,7 @@ class _Child:
         atexit.register(self.end)
 
     def read(self, path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """The columns of a recording, and the last message: the other facts, or what is wrong with the file."""
+        """The columns of a recording, and the final message: other facts, or what is wrong with the file."""
         size = path.stat().st_size
         seconds = LEAST_SECONDS + SECONDS_PER_BYTE * size
         wall_seconds = LEAST_WALL_SECONDS + WALL_SECONDS_PER_BYTE * size
@@ -86,15 +86,15 @@ class _Child:
             except (EOFError, BrokenPipeError):
                 code = process.wait()
                 if code == -signal.SIGXCPU:
-                    problem = f"reading it took longer than {seconds:.0f} s of computing. Is the file damaged?"
+                    problem = f"reading it took more than {seconds:.0f} s of CPU time. Is the file damaged?"
                 elif code < 0:
                     problem = "reading it crashed the HDF5 library. Is the file damaged?"
                 elif time.monotonic() - start >= wall_seconds:
-                    problem = f"reading it took longer than {wall_seconds:.0f} s. Is the file damaged?"
+                    problem = f"reading it took more than {wall_seconds:.0f} s. Is the file damaged?"
                 else:
                     problem = f"the HDF5 reader could not be started. Check it: {sys.executable} -c 'import h5py'"
                 raise FileError(path, f"cannot be read as HDF5: {problem}") from None
-            except BaseException:  # such as Ctrl-C: what is left of the answer must not be taken for the next one
+            except BaseException:  # such as Ctrl-C: the rest of this answer must not be read as the next one
                 self.end()
                 raise
 
@@ -107,7 +107,7 @@ class _Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                cwd=CHILD.parent,  # a folder that nobody wants to remove or unmount
+                cwd=CHILD.parent,  # a folder that nobody will remove or unmount
                 env={**os.environ, "PYTHONPATH": packages, "OPENBLAS_NUM_THREADS": "1"},
             )
         return self.process
@@ -123,7 +123,7 @@ class _Child:
                 pipe.close()
 
 
-_CHILDREN: dict[int, _Child] = {}  # by process: a fork must not talk to the child of its parent
+_CHILDREN: dict[int, _Child] = {}  # by process id: a fork must not talk to its parent's child
 
 
 def _child() -> _Child:
@@ -147,17 +147,17 @@ def _receive(answers: IO[bytes]) -> tuple[dict[str, NDArray[Any]], dict[str, Any
 def _fill(answers: IO[bytes], column: NDArray[Any]) -> None:
     space = memoryview(column.reshape(-1).view(np.uint8).data)
     while len(space):
-        count = answers.readinto(space)  # type: ignore[attr-defined]  # of every buffered reader
+        count = answers.readinto(space)  # type: ignore[attr-defined]  # every buffered reader has it
         if not count:
             raise EOFError
         space = space[count:]
 
 
 def write_hdf5(path: Path, events: Events) -> None:
-    """The plain layout, events/{x,y,t,p}, with the size of the sensor."""
+    """The plain layout, events/{x,y,t,p}, with the sensor size."""
     import h5py
 
-    image = io.BytesIO()  # on a full disk the HDF5 library would crash, so it never writes to one
+    image = io.BytesIO()  # the HDF5 library crashes on a full disk, so it writes to memory
     with h5py.File(image, "w") as file:
         group = file.create_group("events")
         group.attrs["width"], group.attrs["height"] = events.sensor.width, events.sensor.height

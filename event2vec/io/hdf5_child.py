@@ -1,8 +1,8 @@
-"""Reads HDF5 in a process of its own, started by hdf5.py: one request on each line of stdin, the answer on stdout.
+"""Read HDF5 in a child process, started by hdf5.py: one request per line of stdin, the answer on stdout.
 
-The HDF5 library walks damaged metadata for ever, reserves whatever a damaged length asks for, and crashes. Here it
-may: limits on time and memory end this process, and the one that asked reports a damaged file. Nothing of event2vec
-is imported, so that it starts in a tenth of a second.
+On a damaged file the HDF5 library may loop forever, reserve any amount of memory, or crash. Here that does no harm:
+limits on time and memory end this process, and its parent reports a damaged file. Nothing from event2vec is imported,
+so it starts in a tenth of a second.
 """
 
 import faulthandler
@@ -24,17 +24,17 @@ import numpy as np
 with suppress(ImportError):
     import hdf5plugin  # noqa: F401  (importing it registers the filters)
 
-FREE_FILTERS = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}  # neither grows what it is given
+FREE_FILTERS = {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}  # neither expands its input
 INTENSITY = "intensity"
 ECF_FILTER = 0x8ECF  # Prophesee's codec
 PLACES = (("events",), ("CD", "events"), ())
-DEEPEST, MOST_NODES = 8, 1000  # groups inside groups, and all that a search looks at
-USUAL_CHUNK, LARGEST_RATIO = 1 << 26, 5000  # of the bytes that a chunk claims to those that are stored
+DEEPEST, MOST_NODES = 8, 1000  # levels of nested groups, and nodes that a search visits
+USUAL_CHUNK, LARGEST_RATIO = 1 << 26, 5000  # bytes; and how many times larger a chunk may be than its stored bytes
 SPARE_MEMORY = 128 << 20  # for the library's own tables
 
 
 class Refused(Exception):
-    """The last message of an answer that holds no recording."""
+    """Why there is no recording: the final message of the answer."""
 
     def __init__(self, **message: Any) -> None:
         super().__init__(message)
@@ -42,13 +42,13 @@ class Refused(Exception):
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks; this one ends with it
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # no dumps of crashes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C; this process ends with it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # no core dumps
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints is no answer
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # text printed by a library must not mix with answers
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        # Neither limit waits for a lock that a library may hold.
+        # Both limits work even while a library holds a lock.
         faulthandler.dump_traceback_later(request["wall_seconds"], exit=True)
         _limit_work(request["seconds"])
         _limit_memory(2 * request["bytes"] + SPARE_MEMORY)
@@ -57,12 +57,12 @@ def main() -> None:
 
 
 def _limit_work(seconds: float) -> None:
-    """Let this process compute so much longer; time in which it waits for others does not count."""
+    """Limit the CPU time from now on; time spent waiting does not count."""
     _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
 
 
 def _limit_memory(more: int) -> None:
-    """Let this process take so many bytes more than it has."""
+    """Limit how many more bytes this process may reserve."""
     if sys.platform == "linux":
         with open("/proc/self/statm") as facts:
             now = int(facts.read().split()[0]) * resource.getpagesize()
@@ -75,7 +75,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def _answer(request: dict[str, Any], answers: IO[bytes]) -> None:
-    """Columns one by one as they are read, then the other facts, or why there are none."""
+    """Send the columns one by one as they are read, then the other facts, or why there are none."""
     facts: dict[str, Any] = {"offset": 0, "sensor": None}
     try:
         for name, column in _columns(request, facts):
@@ -83,10 +83,10 @@ def _answer(request: dict[str, Any], answers: IO[bytes]) -> None:
             answers.write(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
     except Refused as refusal:
         facts = refusal.message
-    except BrokenPipeError:  # nobody is left to ask
+    except BrokenPipeError:  # the parent is gone
         raise
-    except BaseException as error:  # h5py raises whatever the damage leads to; a Rust panic is no Exception
-        facts = {"error": f"cannot be read as HDF5: {' '.join(str(error).split())[:160]}. Is the file whole?"}
+    except BaseException as error:  # damage can make h5py raise anything; a Rust panic is not an Exception
+        facts = {"error": f"cannot be read as HDF5: {' '.join(str(error).split())[:160]}. Is the file complete?"}
     _send(answers, facts)
 
 
@@ -96,7 +96,7 @@ def _send(answers: IO[bytes], message: dict[str, Any]) -> None:
 
 
 def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The columns of a recording by name. `facts` gets what else the file says."""
+    """The columns of a recording by name. Other facts are added to `facts`."""
     path, names, most = os.fsdecode(bytes.fromhex(request["path"])), request["names"], request["bytes"]
     known = {name for synonyms in names for name in synonyms} | {"rho"}
     with h5py.File(path, "r") as file:
@@ -106,7 +106,7 @@ def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[s
         if isinstance(place, h5py.Group):
             found = {name: _dataset(place, name) for name in place if name.lower() in known}
             if empty := [name for name, dataset in found.items() if dataset.shape is None]:
-                raise Refused(error=f"holds nothing in '{empty[0]}', expected a column of numbers")
+                raise Refused(error=f"has no data in '{empty[0]}', expected a column of numbers")
             found |= _intensity(place, max(dataset.size for dataset in found.values()), most)
             _check(found.values(), most)
             for name, dataset in found.items():
@@ -122,7 +122,7 @@ def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[s
 
 
 def _intensity(group: Any, length: int, most: int) -> dict[str, Any]:
-    """The authors' name for counts, where it may be that. Another program's may be anything, and is left alone."""
+    """The column `intensity`, the authors' name for rho, if it can be that. Another program's is ignored."""
     node = _inside(group, INTENSITY)
     if not isinstance(node, h5py.Dataset) or node.shape is None or node.size != length:
         return {}
@@ -134,7 +134,7 @@ def _intensity(group: Any, length: int, most: int) -> dict[str, Any]:
 
 
 def _find_events(file: Any, names: list[list[str]]) -> Any:
-    """The group or table that holds the events: a usual place, else the first that has all four columns."""
+    """The group or table with the events: in a usual place, else the first with all four columns."""
     for steps in PLACES:
         place = file
         for step in steps:
@@ -151,7 +151,7 @@ def _find_events(file: Any, names: list[list[str]]) -> Any:
 
 
 def _walk(file: Any) -> Iterator[tuple[str, Any]]:
-    """What the file holds, level by level."""
+    """All nodes of the file, level by level."""
     level, left = [("", file)], MOST_NODES
     for _ in range(DEEPEST):
         groups, level = level, []
@@ -168,7 +168,7 @@ def _walk(file: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _inside(group: Any, name: str) -> Any:
-    """What is stored under that name; None where there is nothing, or a link, which may lead to another file."""
+    """The node with that name; None if there is none, or if it is a link, which may lead to another file."""
     key = name.encode("utf-8", "surrogateescape")
     if not isinstance(group, h5py.Group) or not group.id.links.exists(key):
         return None
@@ -187,26 +187,26 @@ def _dataset(group: Any, name: str) -> Any:
     node = _inside(group, name)
     if not isinstance(node, h5py.Dataset):
         raise Refused(
-            error=f"has a link or a group as '{name[:60]}', expected numbers. Links are not followed: copy them into it"
+            error=f"has a link or a group as '{name[:60]}', expected numbers. Links are not followed: copy the data"
         )
     return node
 
 
 def _check(datasets: Any, most: int) -> None:
-    """Refuse what does not stand in this file as plain numbers, and more than `most` bytes of all together."""
+    """Refuse data sets that are not plain numbers in this file, or that exceed `most` bytes in total."""
     for dataset in datasets:
         settings, name = dataset.id.get_create_plist(), dataset.name[:60]
         if settings.get_external_count() or settings.get_layout() == h5py.h5d.VIRTUAL:
             raise Refused(error=f"keeps '{name}' in other files, which are not opened. Copy the numbers into one file")
         if dataset.dtype.hasobject:
-            raise Refused(error=f"has entries of open length or references in '{name}', expected plain numbers")
+            raise Refused(error=f"has variable-length entries or references in '{name}', expected plain numbers")
         filters = _filters(dataset)
         if len(set(filters)) < len(filters) or len(set(filters) - FREE_FILTERS) > 2:
-            raise Refused(error=f"is packed with {len(filters)} filters in '{name}', expected one compression")
+            raise Refused(error=f"uses {len(filters)} filters in '{name}', expected one compression")
         if missing := [code for code in filters if not h5py.h5z.filter_avail(code)]:
-            raise Refused(missing=f"packed with HDF5 filter {missing[0]}, which", extra="hdf5")
+            raise Refused(missing=f"compressed with HDF5 filter {missing[0]}, which", extra="hdf5")
         if dataset.nbytes > _held(dataset):
-            claim = f"claims {dataset.nbytes} bytes in '{name}' and holds {_held(dataset)} of them"
+            claim = f"claims {dataset.nbytes} bytes in '{name}' but holds {_held(dataset)} of them"
             raise Refused(error=f"{claim}. The file is damaged")
     claimed = sum(dataset.nbytes for dataset in datasets)
     if claimed > most:
@@ -219,7 +219,7 @@ def _filters(dataset: Any) -> list[int]:
 
 
 def _held(dataset: Any) -> int:
-    """Bytes that are there for a data set's shape: HDF5 would fill the rest with zeros."""
+    """Bytes actually stored for a data set's shape: HDF5 would fill the rest with zeros."""
     stored: int = dataset.id.get_storage_size()
     if not dataset.chunks:
         return stored
@@ -228,7 +228,7 @@ def _held(dataset: Any) -> int:
 
 
 def _offset(file: Any) -> int | float:
-    """DSEC's start of the clock, no number where it is not one."""
+    """DSEC's start of the clock; NaN if it is not a number."""
     if not file.id.links.exists(b"t_offset"):
         return 0
     dataset = _dataset(file, "t_offset")
@@ -251,11 +251,11 @@ def _sensor(node: Any) -> list[int] | None:
 
 
 def _ecf_columns(path: str) -> Iterator[tuple[str, Any]]:
-    """Metavision's own compression, which only the optional evlib decodes."""
+    """Metavision's own compression, which only the optional package evlib decodes."""
     try:
         import evlib
     except ImportError:
-        raise Refused(missing="packed with Prophesee's ECF codec, which", extra="ecf") from None
+        raise Refused(missing="compressed with Prophesee's ECF codec, which", extra="ecf") from None
     table = evlib.load_events(path).collect()
     t = table["t"].dt.total_microseconds() if table["t"].dtype.is_temporal() else table["t"]
     yield from {"t": t.to_numpy(), **{name: table[name].to_numpy() for name in ("x", "y", "polarity")}}.items()

@@ -1,6 +1,6 @@
-"""MATLAB's level 5 files: the arrays of numbers that recordings are made of.
+"""Numeric arrays from MATLAB's level 5 files.
 
-Read here and not with SciPy, whose loadmat kills the process where a length is damaged.
+Not read with SciPy, whose loadmat kills the process if a length is damaged.
 """
 
 import math
@@ -22,13 +22,13 @@ INT32, UINT32, MATRIX, COMPRESSED = 5, 6, 14, 15  # types of data elements
 STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 NUMBER_CLASSES = range(6, 16)  # double, single, int8 to uint64; logical is uint8 with a flag
 COMPLEX = 1 << 11
-BEGINNING = 1024  # bytes of an array that hold its class, shape and name
+BEGINNING = 1024  # bytes of an array, enough for its class, shape and name
 
 
 def read_matlab(path: Path, wanted: Container[str]) -> tuple[list[str], dict[str, NDArray[Any]]]:
-    """The names of all variables, and those real arrays whose names in small letters are wanted.
+    """The names of all variables, and the real arrays whose lowercase names are wanted.
 
-    Numbers keep the type in which they are stored: MATLAB stores whole doubles as small integers.
+    Numbers keep their stored type: MATLAB stores whole doubles as small integers.
     """
     data = memoryview(path.read_bytes())
     order = BYTE_ORDERS.get(bytes(data[HEADER_BYTES - 2 : HEADER_BYTES]))
@@ -70,7 +70,7 @@ def _variables(data: memoryview, order: str) -> Iterator[tuple[int, int, memoryv
 def _inflate_rest(inflate: Any, beginning: bytes, size: int) -> bytes:
     missing = size - len(beginning)
     rest = inflate.decompress(inflate.unconsumed_tail, missing) if missing > 0 else b""
-    inflate.decompress(inflate.unconsumed_tail, 1)  # the end of the stream checks its sum
+    inflate.decompress(inflate.unconsumed_tail, 1)  # the end of the stream verifies its checksum
     if len(rest) < missing:
         raise ValueError(f"{size} bytes claimed, {len(beginning) + len(rest)} unpacked")
     return beginning + rest
@@ -88,7 +88,7 @@ def _describe(body: memoryview, order: str) -> tuple[str, bool, int]:
 
 
 def _numbers(body: memoryview, start: int, order: str) -> NDArray[Any]:
-    """The shape at `start`, the name and the numbers behind them."""
+    """The array whose shape is at `start`; its name and numbers follow."""
     kind, sides, place = _element(body, start, order)
     if kind != INT32:
         raise ValueError("an array without its shape")
@@ -96,7 +96,7 @@ def _numbers(body: memoryview, start: int, order: str) -> NDArray[Any]:
     _, _, place = _element(body, place, order)
     kind, content, _ = _element(body, place, order)
     if kind not in STORED:
-        raise ValueError(f"numbers of the unknown type {kind}")
+        raise ValueError(f"numbers of unknown type {kind}")
     numbers = np.frombuffer(content, order + STORED[kind])
     if min(shape, default=0) < 0 or math.prod(shape) != len(numbers):
         raise ValueError(f"a shape of {shape[:4]} and {len(numbers)} numbers")
@@ -106,7 +106,9 @@ def _numbers(body: memoryview, start: int, order: str) -> NDArray[Any]:
 def _element(body: memoryview, position: int, order: str) -> tuple[int, memoryview, int]:
     """Type and content of the element at `position`, and where the next one begins."""
     kind, size = struct.unpack_from(order + "II", body, position)
-    if kind >> 16:  # a small element: its length is in the upper half of its type, its content where lengths are
+    if (
+        kind >> 16
+    ):  # a small element: its length is in the upper half of its type, its content where the length usually is
         kind, size = kind & 0xFFFF, kind >> 16
         content, end = body[position + 4 : position + 4 + min(size, 4)], position + 8
     else:

@@ -1,8 +1,8 @@
 """The adapter to eventcv's decoders and encoders: AEDAT4, EVT2, EVT3, DAT.
 
-eventcv drops events outside the sensor without a word, guesses what it is not told, picks the format by the
-suffix, and may panic on damaged bytes. So we read sizes from the headers ourselves, ask it for every event,
-hand it the suffix it expects, and turn whatever it raises into our one error.
+eventcv silently drops events outside the sensor, guesses missing settings, picks the format by the suffix, and may
+panic on damaged bytes. So we read sizes from the headers ourselves, ask it for every event, give it the suffix it
+expects, and turn anything it raises into our own error.
 """
 
 import mmap
@@ -28,7 +28,7 @@ from event2vec.names import excerpt
 from event2vec.sensor import LARGEST_SIDE, Sensor
 
 EVERY_PIXEL = (LARGEST_SIDE, LARGEST_SIDE)
-CACHED = 1 << 16  # rows of eventcv's table that stay in a core's cache while their four columns are taken out
+CACHED = 1 << 16  # rows of eventcv's table that fit in a core's cache while their four columns are extracted
 AEDAT4_MAGIC = b"#!AER-DAT4.0\r\n"
 
 
@@ -38,7 +38,7 @@ def read_aedat4(path: Path) -> Decoded:
         length = int.from_bytes(data[len(AEDAT4_MAGIC) : packets], "little")
         # eventcv reserves as many bytes as the file claims for its header.
         if packets + length > size:
-            raise FileError(path, f"has an AEDAT4 header of {length} bytes in a file of {size}. Is the file whole?")
+            raise FileError(path, f"has an AEDAT4 header of {length} bytes in a file of {size}. Is the file complete?")
         sensor = _aedat4_sensor(data[packets : packets + length])
         end, table, unpacked = _walk_packets(data, packets + length)
     check_content(path, unpacked)
@@ -48,7 +48,7 @@ def read_aedat4(path: Path) -> Decoded:
     except FileError:
         if not table:
             raise
-    # eventcv gives up on a file that is cut inside the table behind its packets, though no event is missing.
+    # eventcv rejects a file that is truncated inside the table after its packets, although no event is missing.
     with _copy(path, ".aedat4", end) as whole:
         return _decode(path, ".aedat4", sensor, cut_short(size - end, "table"), whole)
 
@@ -61,11 +61,11 @@ def _aedat4_sensor(header: bytes) -> Sensor | None:
 
 
 def _walk_packets(data: mmap.mmap, position: int) -> tuple[int, bool, int]:
-    """Where the last whole packet ends, whether the data table follows there, as it should, and what all unpack to."""
+    """The end of the last complete packet, whether the data table follows it, and the size of all unpacked packets."""
     unpacked, table = 0, False
     while position + 8 <= len(data):
         stream, length = struct.unpack("<ii", data[position : position + 8])
-        # A compressed frame or a bare table is no packet.
+        # A compressed frame or a bare table is not a packet.
         table = not 0 <= stream < 256 or length < 0 or data[position + 8 : position + 12] == b"FTAB"
         if table or position + 8 + length > len(data):
             break
@@ -79,7 +79,7 @@ def read_evt2(path: Path) -> Decoded:
 
 
 def read_evt3(path: Path) -> Decoded:
-    # eventcv misses a turn of the clock where nothing happened for long.
+    # eventcv misses an overflow of the clock after a long pause.
     return replace(_read_prophesee(path, ".raw", 2, "word"), period=1 << 24)
 
 
@@ -96,7 +96,7 @@ def read_dat(path: Path) -> Decoded:
 def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: int = 0) -> Decoded:
     header = read_header(path)
     body = path.stat().st_size - header.length - before
-    if body < width:  # eventcv takes a file without records for a broken one
+    if body < width:  # eventcv treats a file without records as broken
         return Decoded.empty(header.sensor, cut_short(max(body, 0), record))
     warnings = cut_short(body % width, record)
     with path.open("rb") as file:
@@ -104,8 +104,8 @@ def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: in
         misleading = file.read(1) == b"%"
     if not misleading:
         return _decode(path, suffix, header.sensor, warnings)
-    # eventcv takes a record that begins with % for one more line of the header. A record of the type "others",
-    # which says nothing, keeps the two apart.
+    # eventcv reads a record that begins with % as another header line. A record of type "others", which holds no
+    # event, keeps the two apart.
     with _copy(path, suffix, header.length + before + body, header.length, b"\0" * (width - 1) + b"\xe0") as marked:
         return _decode(path, suffix, header.sensor, warnings, marked)
 
@@ -113,7 +113,7 @@ def _read_prophesee(path: Path, suffix: str, width: int, record: str, before: in
 def _decode(
     path: Path, suffix: str, sensor: Sensor | None, warnings: tuple[str, ...], instead: Path | None = None
 ) -> Decoded:
-    """What eventcv finds in the file, or in a copy that stands in for it."""
+    """Decode the file with eventcv, or a copy that stands in for it."""
     import eventcv
 
     with _named(instead or path, suffix) as name, _panics(path, f"cannot be decoded as {suffix[1:].upper()}"):
@@ -145,7 +145,7 @@ def write_native(path: Path, events: Events) -> None:
 
 @contextmanager
 def _named(path: Path, suffix: str) -> Iterator[Path]:
-    """A name for the file that ends as eventcv expects, and is UTF-8."""
+    """A UTF-8 name for the file, with the suffix that eventcv expects."""
     if path.suffix.lower() == suffix and str(path).isprintable():
         yield path
         return
@@ -157,7 +157,7 @@ def _named(path: Path, suffix: str) -> Iterator[Path]:
 
 @contextmanager
 def _copy(path: Path, suffix: str, end: int, place: int = 0, record: bytes = b"") -> Iterator[Path]:
-    """A temporary copy up to `end`, with a record more at `place`."""
+    """A temporary copy up to `end`, with an extra record at `place`."""
     with tempfile.TemporaryDirectory() as folder, path.open("rb") as source:
         copy = Path(folder) / f"recording{suffix}"
         with copy.open("wb") as target:
@@ -173,8 +173,8 @@ def _panics(path: Path, what: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:  # a Rust panic is no Exception
-        # What the system says, such as a full disk, eventcv gives in words.
+    except BaseException as error:  # a Rust panic is not an Exception
+        # eventcv reports system errors, such as a full disk, only as text.
         if number := re.search(r"\(os error (\d+)\)", str(error)):
             raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
-        raise FileError(path, f"{what}: {excerpt(error, 160)}. Is the file whole, and what its name says?") from None
+        raise FileError(path, f"{what}: {excerpt(error, 160)}. Is the file complete, and its suffix right?") from None

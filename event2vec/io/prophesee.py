@@ -15,7 +15,7 @@ from event2vec.sensor import Sensor
 HEADER_LIMIT = 1 << 20
 LINE_LIMIT = 1 << 12
 
-# Recorders before 2022 name the sensor only by the plug-in that drove it.
+# Recordings from before 2022 identify the sensor only by the plug-in of its driver.
 GENERATIONS = (
     ("genx320", Sensor(320, 320)),
     ("gen3", Sensor(640, 480)),
@@ -28,9 +28,9 @@ GENERATIONS = (
 class Header:
     """The lines that begin with % before the binary part."""
 
-    encoding: str  # evt2, evt21, evt3 or dat, "" when not named
+    encoding: str  # evt2, evt21, evt3 or dat, "" if not named
     sensor: Sensor | None
-    swapped: bool  # EVT2.1 of an IMX636 stores the upper half of each word first
+    swapped: bool  # EVT2.1 from an IMX636 stores the upper half of each word first
     length: int  # bytes up to the first record
 
 
@@ -74,7 +74,7 @@ def _sensor(fields: dict[str, str], options: dict[str, str]) -> Sensor | None:
 
 
 def read_evt21(path: Path) -> Decoded:
-    """64-bit words: 4 bits of type, 6 of time, 11 of x, 11 of y, then which of 32 pixels in the row fired."""
+    """64-bit words: 4 bits of type, 6 of time, 11 of x, 11 of y, then a mask of which of 32 pixels fired."""
     header = read_header(path)
     size = path.stat().st_size - header.length
     words = np.fromfile(path, "<u8", count=size // 8, offset=header.length)
@@ -91,24 +91,24 @@ def read_evt21(path: Path) -> Decoded:
     row, bit = _fired(words)
     warnings = cut_short(size % 8, "word")
     if early:
-        warnings += (f"{early} words stand before the first time stamp and were ignored",)
+        warnings += (f"words before the first timestamp were ignored: {early}",)
     return Decoded(
         x[row].astype(np.int32) + bit, y[row].astype(np.int32), t[row], rising[row], header.sensor, None, warnings
     )
 
 
 def _time_high(path: Path, words: NDArray[np.uint64], kind: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """For each word the upper part of its time, -1 before the first one."""
+    """The upper bits of each word's time; -1 before the first timestamp."""
     stamps = kind == 8
     values = (words[stamps] >> np.uint64(32) & np.uint64(0xFFFFFFF)).astype(np.int64)
     if len(values) == 0 and (kind <= 1).any():
-        raise FileError(path, "holds EVT2.1 events and no time stamp among them. Is the file whole?")
-    values = unwrap(values, 1 << 28)  # 28 bits go round after 4.8 hours
+        raise FileError(path, "holds EVT2.1 events but no timestamp. Is the file complete?")
+    values = unwrap(values, 1 << 28)  # 28 bits overflow after 4.8 hours
     return np.concatenate([[-1], values])[np.cumsum(stamps)]
 
 
 def _fired(words: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Which word and which of its 32 pixels each event comes from, in the order of the file."""
+    """The word and the pixel in it (0 to 31) that each event comes from, in file order."""
     masks = (words & np.uint64(0xFFFFFFFF)).astype("<u4")
     bits = np.unpackbits(masks.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
     row, bit = np.nonzero(bits)

@@ -1,6 +1,6 @@
-"""What a reader decodes from a file, and the checked recording that becomes of it."""
+"""The columns that a reader decodes from a file, and the checked recording made from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +13,53 @@ from event2vec.names import excerpt
 from event2vec.sensor import LARGEST_SIDE, Sensor
 
 SMALL_CONTENT = 32 << 20
-LARGEST_RATIO = 100  # real recordings are packed 2 to 20 times smaller, endless zeros 1,000 times
+LARGEST_RATIO = 100  # real recordings compress 2 to 20 times, endless zeros 1,000 times
 
 
 @dataclass(frozen=True)
 class Decoded:
-    """Columns as they stand in a file: absolute times, any order, not checked yet."""
+    """Columns as stored in a file: absolute times, any order, not checked yet."""
 
     x: Any
     y: Any
-    t: Any  # whole microseconds on the camera's clock, from `clock` on
+    t: Any  # whole microseconds on the camera's clock, counted from `clock`
     p: Any
-    sensor: Sensor | None = None  # None where the file does not say
+    sensor: Sensor | None = None  # None if the file does not say
     rho: Any = None
     warnings: tuple[str, ...] = ()
     clock: int = 0
-    period: int = 0  # microseconds after which the camera's clock starts again; 0: never
+    period: int = 0  # microseconds after which the camera's clock overflows; 0: never
 
     @classmethod
     def empty(cls, sensor: Sensor | None, warnings: tuple[str, ...] = ()) -> "Decoded":
-        """A file that is in order and holds no events."""
+        """A valid file without events."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing, nothing, sensor, None, warnings)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Events and the facts about their file that the events themselves no longer show."""
+    """Events, and facts about their file that the events themselves do not show."""
 
     events: Events
     format: str
     start: int  # the first event on the camera's own clock, in microseconds
-    out_of_order: int  # events that stood after a later one in the file
+    out_of_order: int  # events that came after a later one in the file
     sensor_declared: bool  # False: the size is the smallest that holds the events
     warnings: tuple[str, ...] = ()
 
+    def fits(self, sensor: Sensor) -> bool:
+        """Whether the events can be from this sensor: it is theirs, or their file names none and they are all on it."""
+        own = self.events.sensor
+        return own == sensor or (not self.sensor_declared and own.width <= sensor.width and own.height <= sensor.height)
+
+    def on_sensor(self, sensor: Sensor) -> Events:
+        """The events as a network for this sensor reads them: as they are if they fit, otherwise scaled."""
+        return replace(self.events, sensor=sensor) if self.fits(sensor) else self.events.on_sensor(sensor)
+
 
 def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> Recording:
-    """Turn what a reader found into a recording, or into one error that names the file."""
+    """Turn the result of a reader into a recording, or into one error that names the file."""
     declared = sensor or decoded.sensor
     try:
         size = declared or bounding_sensor(decoded.x, decoded.y)
@@ -66,7 +75,7 @@ def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> R
 
 
 def unwrap(t: NDArray[np.int64], period: int) -> NDArray[np.int64]:
-    """Carry on a clock that went round: it fell back by more than half of its range."""
+    """Undo overflows of a clock: it fell back by more than half of its range."""
     wrapped = np.diff(t, prepend=t[:1]) < -(period // 2)
     return t + np.cumsum(wrapped) * period
 
@@ -77,31 +86,32 @@ def bounding_sensor(x: Any, y: Any) -> Sensor:
         raise ValueError("the file holds no events and does not name its sensor")
     width, height = float(x.max()) + 1, float(y.max()) + 1
     if not (1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE):
-        raise ValueError(f"the last column is {width - 1:g} and the last row {height - 1:g}, which no sensor has")
+        raise ValueError(f"the largest x is {width - 1:g} and the largest y {height - 1:g}, which no sensor has")
     return Sensor(int(np.ceil(width)), int(np.ceil(height)))
 
 
 def _remedy(problem: str) -> str:
     if "sensor" in problem:
-        return "Give the size of the sensor (--sensor WIDTHxHEIGHT) if the file names a wrong one or none"
-    return "The file is damaged or of another format than it seems"
+        return "Set the sensor size with --sensor WIDTHxHEIGHT if the file has none or a wrong one"
+    return "The file is damaged or not in the format it seems to be"
 
 
 def cut_short(count: int, record: str) -> tuple[str, ...]:
-    """The warning for bytes at the end that are not a whole record."""
-    return (f"the last {record} is cut short: {count} bytes at the end were ignored",) if count else ()
+    """The warning for bytes at the end that are not a complete record."""
+    ignored = "1 byte at the end was ignored" if count == 1 else f"{count} bytes at the end were ignored"
+    return (f"the last {record} is truncated: {ignored}",) if count else ()
 
 
 def largest_content(path: Path) -> int:
-    """How many bytes all columns of a packed file may take together."""
+    """How many bytes all columns of a compressed file may take in total."""
     return max(SMALL_CONTENT, LARGEST_RATIO * path.stat().st_size)
 
 
 def check_content(path: Path, claimed: int) -> None:
-    """Refuse a file that would unpack to far more than any recording does, before memory is taken for it."""
+    """Refuse a file that would unpack to far more than any real recording, before reserving memory for it."""
     if claimed > largest_content(path):
         raise FileError(
             path,
-            f"would unpack from {path.stat().st_size:,} to {claimed:,} bytes, expected {largest_content(path):,} at "
-            "most. If it is a recording all the same, save it without compression",
+            f"would unpack from {path.stat().st_size:,} to {claimed:,} bytes, expected at most "
+            f"{largest_content(path):,}. If it is a real recording, save it without compression",
         )

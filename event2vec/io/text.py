@@ -1,4 +1,4 @@
-"""Events as text: one line each, separated by commas, semicolons or blanks."""
+"""Events as text: one per line, columns separated by commas, semicolons or spaces."""
 
 import re
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ HEADER_LINES = 64
 
 @dataclass(frozen=True)
 class _Head:
-    """What stands before the first row of numbers."""
+    """Everything before the first row of numbers."""
 
     lines: int
     names: list[str] | None  # of the columns
     sensor: Sensor | None
-    first: str  # the first row of numbers, "" where there is none
+    first: str  # the first row of numbers, "" if there is none
 
 
 def read_text(path: Path, columns: str | None = None, time_unit: str | None = None) -> Decoded:
-    """Columns from a header line, else t x y p; seconds where a t has a decimal point, else microseconds."""
+    """Columns from a header line, else t x y p. Times with a decimal point are seconds, others microseconds."""
     head = _read_head(path, columns)
     if not head.first:
         return Decoded.empty(head.sensor)
@@ -42,7 +42,7 @@ def read_text(path: Path, columns: str | None = None, time_unit: str | None = No
 
 
 def _read_head(path: Path, columns: str | None) -> _Head:
-    """A sensor is written as we write it ('# sensor 240x180') or as E2VID does: a first line with width and height."""
+    """The sensor is given as we write it ('# sensor 240x180') or as E2VID does: a first line with width and height."""
     names, sensor = None, None
     with path.open("rb") as file:
         for count in range(HEADER_LINES):
@@ -64,9 +64,9 @@ def _read_head(path: Path, columns: str | None) -> _Head:
                 raise FileError(
                     path,
                     f"begins with '{excerpt(line)}', expected a header with t, x, y, p or numbers. "
-                    "Say which is which: --columns txyp",
+                    "Set their order: --columns txyp",
                 )
-    raise FileError(path, f"has no line of numbers among its first {HEADER_LINES}; expected t x y p on each line")
+    raise FileError(path, f"has no numbers in its first {HEADER_LINES} lines; expected t x y p on each line")
 
 
 def _names_columns(words: list[str]) -> bool:
@@ -75,7 +75,7 @@ def _names_columns(words: list[str]) -> bool:
 
 def _size(path: Path, width: str, height: str) -> Sensor:
     if not (0 < int(width) <= LARGEST_SIDE and 0 < int(height) <= LARGEST_SIDE):
-        raise FileError(path, f"names a sensor of {width} x {height} pixels, expected 1 to {LARGEST_SIDE} a side")
+        raise FileError(path, f"names a sensor of {width} x {height} pixels, expected 1 to {LARGEST_SIDE} per side")
     return Sensor(int(width), int(height))
 
 
@@ -98,10 +98,10 @@ def _order(path: Path, columns: str | None, head: _Head) -> dict[str, int]:
 
 
 def _table(path: Path, head: _Head, order: dict[str, int]) -> tuple[NDArray[np.float64], int]:
-    """The columns x, y, t, p, and the bytes of a last line that is cut short."""
+    """The columns x, y, t, p, and the bytes of a truncated last line."""
     separator = next((mark for mark in ",;" if mark in head.first), None)
     ignored = _cut_line(path, len(_words(head.first)))
-    # Read from the file where that is whole: a list of all lines takes many times the memory.
+    # Read from the file itself if it is complete: a list of all lines takes many times the memory.
     source: Path | list[str] = path.read_text("latin-1").splitlines()[:-1] if ignored else path
     try:
         table = np.loadtxt(
@@ -120,7 +120,7 @@ def _table(path: Path, head: _Head, order: dict[str, int]) -> tuple[NDArray[np.f
 
 
 def _cut_line(path: Path, width: int) -> int:
-    """Bytes of a last line that has fewer columns than the others and no end."""
+    """Bytes of a last line that has too few columns and no line end."""
     with path.open("rb") as file:
         file.seek(-min(4096, path.stat().st_size), 2)
         last = file.read().rpartition(b"\n")[2]
@@ -128,14 +128,14 @@ def _cut_line(path: Path, width: int) -> int:
 
 
 def _words(line: str) -> list[str]:
-    """The cells of a line, in small letters, without quotes and without units in brackets."""
+    """The cells of a line in lowercase, without quotes and without units in brackets."""
     line = re.sub(r"\s*[\[(][^\[\]()]*[\])]", "", line.strip())
     cells = re.split(r"\s*[,;]\s*", line) if re.search("[,;]", line) else line.split()
     return [cell.strip("\"' ").lower() for cell in cells]
 
 
 def write_text(path: Path, events: Events) -> None:
-    """Microseconds, x, y, polarity; commas for .csv, blanks for .txt."""
+    """Microseconds, x, y, polarity; commas for .csv, spaces for .txt."""
     separator = "," if path.suffix.lower() == ".csv" else " "
     table = np.stack([column.numpy().astype(np.int64) for column in (events.t, events.x, events.y, events.p)], axis=1)
     with path.open("w", encoding="ascii") as file:

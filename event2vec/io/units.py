@@ -1,4 +1,4 @@
-"""Time units of formats that do not fix one."""
+"""Time units, for formats that do not define one."""
 
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 
 
 def to_microseconds(path: Path, t: NDArray[Any], unit: str | None) -> NDArray[Any]:
-    """Whole microseconds from `t` in `unit`; without a unit, whole numbers are microseconds already."""
+    """Convert `t` from `unit` to whole microseconds; without a unit, whole numbers already are microseconds."""
     if unit is not None and unit not in MICROSECONDS:
-        raise FileError(path, f"time unit '{unit}' is not known; it is one of {', '.join(MICROSECONDS)}")
+        raise FileError(path, f"unknown time unit '{unit}'; expected one of {', '.join(MICROSECONDS)}")
     if unit is None and t.dtype.kind == "f" and not np.array_equal(t, np.round(t)):
-        raise FileError(path, "has times with fractions and no unit. Say which: --time-unit s, ms, us or ns")
+        raise FileError(path, "has fractional times and no unit. Set one: --time-unit s, ms, us or ns")
     if unit in (None, "us") and t.dtype.kind != "f":
         return t
     scaled = np.round(t.astype(np.float64) * MICROSECONDS[unit or "us"])

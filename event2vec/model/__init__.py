@@ -1,1 +1,1 @@
-"""The network: events to tokens, attention, blocks, heads, and networks on disk."""
+"""The network: embedding, attention, blocks, heads, and saved networks."""

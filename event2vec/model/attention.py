@@ -17,7 +17,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
+from event2vec.model import compiled_attention, compiled_rows
 from event2vec.model.config import ModelConfig
+from event2vec.model.relative import rotate, rotate_back
 
 EPSILON = 1e-5  # of every norm
 
@@ -33,15 +35,40 @@ def forgetting_weights(
 ) -> Float[Tensor, "batch heads length length"]:
     """How much each event attends to itself and to each earlier event, written out.
 
-    The one definition of the weights: the tests of the fast form and the attention figures call it.
+    The one definition of the weights: the tests of the fast forms and the attention figures call it.
     """
     wide = torch.promote_types(q.dtype, torch.float32)
-    faded = log_forget.double().cumsum(-1)  # the difference of two long sums is taken: float32 would lose 2e-4 here
     k = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
-    scores = q.to(wide) @ k.to(wide).mT / q.shape[-1] ** 0.5
-    scores = scores + (faded[..., :, None] - faded[..., None, :]).to(wide)
+    return _softmax_with_gates(q.to(wide) @ k.to(wide).mT / q.shape[-1] ** 0.5, log_forget)
+
+
+def _softmax_with_gates(
+    scores: Float[Tensor, "batch heads length length"], log_forget: Float[Tensor, "batch heads length"]
+) -> Float[Tensor, "batch heads length length"]:
+    faded = log_forget.double().cumsum(-1)  # the difference of two long sums is taken: float32 would lose 2e-4 here
+    scores = scores + (faded[..., :, None] - faded[..., None, :]).to(scores.dtype)
     future = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return scores.masked_fill(future, -torch.inf).softmax(-1)
+
+
+def relative_attention_written_out(
+    q: Float[Tensor, "batch heads length width"],
+    k: Float[Tensor, "batch heads length width"],
+    v: Float[Tensor, "batch heads length width"],
+    log_forget: Float[Tensor, "batch heads length"],
+    angles: Float[Tensor, "batch length pairs"],
+) -> Float[Tensor, "batch heads length width"]:
+    """The definition of relative attention: event i sees k_j and v_j rotated by a_j - a_i. Slow; for tests.
+
+    The network rotates q, k and v by their own angles and the answer back (`Rows.rotate`), which is the same.
+    """
+    differences = (angles[:, None, :] - angles[:, :, None])[:, None]  # (batch, 1, i, j, pairs)
+    seen_from = torch.polar(torch.ones_like(differences), differences)
+    q, k, v = (torch.complex(*part.chunk(2, dim=-1)) for part in (q, k, v))
+    scores = (q[:, :, :, None].conj() * seen_from * k[:, :, None]).real.sum(dim=-1)
+    weights = _softmax_with_gates(scores / (2 * q.shape[-1]) ** 0.5, log_forget)
+    seen = (weights[..., None] * seen_from * v[:, :, None]).sum(dim=3)
+    return torch.cat([seen.real, seen.imag], dim=-1)
 
 
 def forgetting_attention(
@@ -50,7 +77,20 @@ def forgetting_attention(
     v: Float[Tensor, "batch key_heads length width"],
     log_forget: Float[Tensor, "batch heads length"],
 ) -> Float[Tensor, "batch heads length width"]:
-    """`forgetting_weights` times v, in the memory and nearly the time of the stock causal kernel.
+    """`forgetting_weights` times v, in memory that is linear in length: compiled, or folded into the stock kernel."""
+    inputs = [part.transpose(1, 2) for part in (q, k, v, log_forget)]
+    if compiled_attention.serves(*inputs):
+        return compiled_attention.attend(inputs, None, compiled_attention.BEFORE)[:, :, 0].transpose(1, 2)
+    return folded_attention(q, k, v, log_forget)
+
+
+def folded_attention(
+    q: Float[Tensor, "batch heads length width"],
+    k: Float[Tensor, "batch key_heads length width"],
+    v: Float[Tensor, "batch key_heads length width"],
+    log_forget: Float[Tensor, "batch heads length"],
+) -> Float[Tensor, "batch heads length width"]:
+    """Forgetting attention by the stock causal kernel, for devices and types that the compiled code does not serve.
 
     The bias C_i - C_j has rank two, so it is folded into queries and keys: q' = [C_i, 1, q], k' = [1, -C_j, k]. One
     number is too coarse for C; it is summed in float64 and kept in as many columns as its type needs. They come first,
@@ -187,6 +227,39 @@ def reversal(valid: Bool[Tensor, "batch length"]) -> Int64[Tensor, " places"]:
     return (turned + length * torch.arange(batch, device=valid.device)[:, None]).flatten()
 
 
+class Rows:
+    """Where the rows of a batch end, how to reverse them, and how to rotate what is at their positions, if at all."""
+
+    def __init__(
+        self, valid: Bool[Tensor, "batch length"], rotation: Float[Tensor, "batch length 2 pairs"] | None = None
+    ) -> None:
+        self.valid = valid
+        self.rotation = rotation
+        self.counts = valid.sum(dim=1)
+        self._turn: Tensor | None = None
+
+    @property
+    def turn(self) -> Int64[Tensor, " places"]:
+        """What `reverse` needs, made when it is first asked for: compiled attention does without."""
+        if self._turn is None:  # torch.compile takes no cached_property
+            self._turn = reversal(self.valid)
+        return self._turn
+
+    def reversed(self) -> "Rows":
+        """The same rows as the second direction reads them."""
+        return Rows(self.valid, None if self.rotation is None else reverse(self.rotation, self.turn))
+
+    def rotate(self, *parts: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values for relative attention; as they are without it."""
+        return parts if self.rotation is None else tuple(rotate(part, self.rotation) for part in parts)
+
+    def rotate_back(
+        self, seen: Float[Tensor, "batch length *heads width"]
+    ) -> Float[Tensor, "batch length *heads width"]:
+        """What relative attention gave, as each event sees it from itself."""
+        return seen if self.rotation is None else rotate_back(seen, self.rotation)
+
+
 def reverse(
     rows: Float[Tensor, "batch length *rest"], turn: Int64[Tensor, " places"]
 ) -> Float[Tensor, "batch length *rest"]:
@@ -214,11 +287,11 @@ class Direction(nn.Module):
     """Attention over rows in one direction: inputs from each token alone, and what the tokens make of each other's."""
 
     @abstractmethod
-    def project(self, tokens: Float[Tensor, "batch length dim"]) -> tuple[Tensor, ...]:
+    def project(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> tuple[Tensor, ...]:
         """What attention needs of each token, as (batch, length, ...) each."""
 
     @abstractmethod
-    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length dim"]:
+    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length heads width"]:
         """Attention over inputs that `project` made, reversed or not."""
 
 
@@ -235,15 +308,16 @@ class ForgettingDirection(Direction):
         self.query_norm = nn.Parameter(torch.ones(dim))
         self.key_norm = nn.Parameter(torch.ones(key_dim))
 
-    def project(self, tokens: Float[Tensor, "batch length dim"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        q, k, v, gate = self.project_all(tokens).split(self.sizes, dim=-1)
+    def project(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> tuple[Tensor, ...]:
+        projected = self.project_all(tokens)
+        if compiled_rows.serves(projected, self.width):
+            weights = self.query_norm, self.key_norm, self.forget_bias
+            q, k, v, log_forget = compiled_rows.make_heads(projected, *weights, self.width)
+            return *rows.rotate(q, k, v), log_forget
+        q, k, v, gate = projected.split(self.sizes, dim=-1)
         q, k = self._normalise(q, self.query_norm), self._normalise(k, self.key_norm)
-        return (
-            q,
-            k,
-            v.unflatten(-1, (-1, self.width)),
-            F.logsigmoid(gate.to(torch.promote_types(gate.dtype, torch.float32)) + self.forget_bias),
-        )
+        log_forget = F.logsigmoid(gate.to(torch.promote_types(gate.dtype, torch.float32)) + self.forget_bias)
+        return *rows.rotate(q, k, v.unflatten(-1, (-1, self.width))), log_forget
 
     def _normalise(
         self, rows: Float[Tensor, "batch length channels"], weight: Float[Tensor, " channels"]
@@ -253,9 +327,9 @@ class ForgettingDirection(Direction):
         weight = weight.view(-1, self.width).to(rows.dtype)
         return F.rms_norm(rows, (self.width,), eps=EPSILON) * weight
 
-    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length dim"]:
+    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length heads width"]:
         q, k, v, log_forget = (part.transpose(1, 2) for part in inputs)
-        return forgetting_attention(q, k, v, log_forget).transpose(1, 2).flatten(2)
+        return forgetting_attention(q, k, v, log_forget).transpose(1, 2)
 
 
 class GatedLinearDirection(Direction):
@@ -274,17 +348,17 @@ class GatedLinearDirection(Direction):
         self.gate_up = nn.Linear(self.GATE_RANK, key_dim)
         self.norm = nn.Parameter(torch.ones(dim // heads))
 
-    def project(self, tokens: Float[Tensor, "batch length dim"]) -> tuple[Tensor, ...]:
+    def project(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> tuple[Tensor, ...]:
         q, k, v, output_gate = self.project_all(tokens).split(self.sizes, dim=-1)
         log_gate = F.logsigmoid(self.gate_up(self.gate_down(tokens)).float()) / self.SOFTNESS
         return tuple(part.unflatten(-1, (self.heads, -1)) for part in (q, k, v, log_gate, output_gate))
 
-    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length dim"]:
+    def attend(self, *inputs: Tensor) -> Float[Tensor, "batch length heads width"]:
         q, k, v, log_gate, output_gate = inputs
         q = q * q.shape[-1] ** -0.5
         seen = gated_linear_attention(*(part.transpose(1, 2) for part in (q, k, v, log_gate))).transpose(1, 2)
         seen = F.rms_norm(seen, seen.shape[-1:], eps=EPSILON) * self.norm.to(seen.dtype)
-        return (seen * F.silu(output_gate)).flatten(2)
+        return seen * F.silu(output_gate)
 
 
 class Bidirectional(nn.Module):
@@ -298,17 +372,20 @@ class Bidirectional(nn.Module):
         self.directions = nn.ModuleList(directions)
         self.output = nn.Linear(2 * dim, dim, bias=False)
 
-    def forward(
-        self, tokens: Float[Tensor, "batch length dim"], turn: Int64[Tensor, " places"]
-    ) -> Float[Tensor, "batch length dim"]:
+    def forward(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> Float[Tensor, "batch length dim"]:
         ahead, back = cast(Direction, self.directions[0]), cast(Direction, self.directions[-1])
-        inputs = ahead.project(tokens)
-        seen_before = ahead.attend(*inputs)
-        inputs = inputs if back is ahead else back.project(tokens)
-        seen_after = back.attend(*(reverse(part, turn) for part in inputs))
+        inputs = ahead.project(tokens, rows)
+        others = inputs if back is ahead else back.project(tokens, rows)
+        if isinstance(ahead, ForgettingDirection) and compiled_attention.serves(*inputs):
+            parts = [*inputs] if back is ahead else [*inputs, *others]
+            seen: Tensor = compiled_attention.attend(parts, rows.counts, compiled_attention.BOTH)
+            return self.output(rows.rotate_back(seen).flatten(2))
+        seen_before = rows.rotate_back(ahead.attend(*inputs))
+        seen_after = rows.reversed().rotate_back(back.attend(*(reverse(part, rows.turn) for part in others)))
         # W_fb [O_f; O_b] as two products: the second is turned back when it is narrow, and nothing is concatenated.
         weight_before, weight_after = self.output.weight.chunk(2, dim=1)
-        return F.linear(seen_before, weight_before) + reverse(F.linear(seen_after, weight_after), turn)
+        after = reverse(F.linear(seen_after.flatten(2), weight_after), rows.turn)
+        return F.linear(seen_before.flatten(2), weight_before) + after
 
 
 ATTENTION: dict[str, Callable[[ModelConfig], Direction]] = {

@@ -2,11 +2,14 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from event2vec.model.attention import Bidirectional, build_attention, reversal
+from event2vec.model.attention import Bidirectional, Rows, build_attention
 from event2vec.model.config import ModelConfig
+from event2vec.model.relative import Rotations, build_rotations
+
+Positions = Float[Tensor, "batch length 3"] | None  # None without relative attention
 
 
 class Block(nn.Module):
@@ -24,10 +27,10 @@ class Block(nn.Module):
     def forward(
         self,
         tokens: Float[Tensor, "batch length dim"],
-        turn: Int64[Tensor, " places"],
+        rows: Rows,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "batch length dim"]:
-        seen = drop_branch(self.attention(tokens, turn), self.drop_path, generator)
+        seen = drop_branch(self.attention(tokens, rows), self.drop_path, generator)
         tokens = self.attention_norm(tokens + seen)
         thought = drop_branch(self.narrow(F.relu(self.widen(tokens))), self.drop_path, generator)
         return self.feed_norm(tokens + thought)
@@ -36,9 +39,9 @@ class Block(nn.Module):
 def drop_branch(
     branch: Float[Tensor, "batch length dim"], share: float, generator: torch.Generator | None
 ) -> Float[Tensor, "batch length dim"]:
-    """Drop path: leave a branch out for a share of the recordings, and strengthen the rest to make up for it.
+    """Drop path: skip a branch for a share of the recordings, and scale it up for the others to compensate.
 
-    Without a generator nothing is drawn and nothing is left out.
+    Without a generator, nothing is drawn and nothing is skipped.
     """
     if generator is None or share == 0:
         return branch
@@ -47,7 +50,7 @@ def drop_branch(
 
 
 class Stage(nn.Module):
-    """Blocks at one length, ended by a LayerNorm."""
+    """Blocks on rows of one length, followed by a LayerNorm."""
 
     def __init__(self, blocks: list[Block], dim: int) -> None:
         super().__init__()
@@ -57,21 +60,24 @@ class Stage(nn.Module):
     def forward(
         self,
         tokens: Float[Tensor, "batch length dim"],
-        valid: Bool[Tensor, "batch length"],
+        rows: Rows,
         generator: torch.Generator | None,
     ) -> Float[Tensor, "batch length dim"]:
-        turn = reversal(valid)
         for block in self.blocks:
-            tokens = block(tokens, turn, generator)
+            tokens = block(tokens, rows, generator)
         return self.norm(tokens)
 
 
 class Backbone(nn.Module):
-    """All blocks, as one stage; or with pooling each as a stage of its own, after which the length is halved."""
+    """All blocks as one stage; with pooling, one stage per block, and the length is halved after each.
 
-    def __init__(self, blocks: list[Block], dim: int, pooling: bool) -> None:
+    With rotations, attention is relative and needs the tokens' positions, which are pooled like the tokens.
+    """
+
+    def __init__(self, blocks: list[Block], dim: int, pooling: bool, rotations: Rotations | None = None) -> None:
         super().__init__()
         self.pooling = pooling
+        self.rotations = rotations
         self.stages = nn.ModuleList(
             Stage(part, dim) for part in ([[block] for block in blocks] if pooling else [blocks])
         )
@@ -81,43 +87,63 @@ class Backbone(nn.Module):
         tokens: Float[Tensor, "batch length dim"],
         valid: Bool[Tensor, "batch length"],
         generator: torch.Generator | None = None,
+        positions: Positions = None,
     ) -> tuple[Float[Tensor, "batch shorter dim"], Bool[Tensor, "batch shorter"]]:
-        """Tokens after the last block, and which of them are valid. A generator turns drop path on."""
+        """Tokens after the last block, and which of them are valid. A generator enables drop path."""
         for stage in self.stages:
-            tokens = stage(tokens, valid, generator)
+            tokens = stage(tokens, self._rows(valid, positions), generator)
             if self.pooling:
-                tokens, valid = pool_pairs(tokens, valid)
+                tokens, valid, positions = pool(tokens, valid, positions)
         return tokens, valid
 
-    def after_each_block(
-        self, tokens: Float[Tensor, "batch length dim"], valid: Bool[Tensor, "batch length"], count: int
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Tokens and `valid` before the first block and after each of the first `count`, for those who look inside.
+    def _rows(self, valid: Bool[Tensor, "batch length"], positions: Positions) -> Rows:
+        if self.rotations is None:
+            return Rows(valid)
+        if positions is None:
+            raise ValueError("relative attention needs the positions of the tokens; see positions_of")
+        return Rows(valid, self.rotations(positions))
 
-        The norm that ends a stage counts only where a stage ends.
+    def after_each_block(
+        self,
+        tokens: Float[Tensor, "batch length dim"],
+        valid: Bool[Tensor, "batch length"],
+        count: int,
+        positions: Positions = None,
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Tokens and `valid` before the first block and after each of the first `count` blocks, for inspection.
+
+        The norm that ends a stage is applied only after its last block.
         """
         found = [(tokens, valid)]
         for stage in self.stages:
-            turn = reversal(valid)
+            rows = self._rows(valid, positions)
             assert isinstance(stage, Stage)
             blocks = list(stage.blocks)
             for number, block in enumerate(blocks):
                 if len(found) > count:
                     return found
-                tokens = block(tokens, turn, None)
+                tokens = block(tokens, rows, None)
                 last = number == len(blocks) - 1
                 tokens = stage.norm(tokens) if last else tokens
                 if last and self.pooling:
-                    tokens, valid = pool_pairs(tokens, valid)
+                    tokens, valid, positions = pool(tokens, valid, positions)
                 found.append((tokens, valid))
         return found
+
+
+def pool(
+    tokens: Float[Tensor, "batch length dim"], valid: Bool[Tensor, "batch length"], positions: Positions
+) -> tuple[Float[Tensor, "batch half dim"], Bool[Tensor, "batch half"], Float[Tensor, "batch half 3"] | None]:
+    """Half as many tokens; each has the mean position of those that it stands for."""
+    pooled, real = pool_pairs(tokens, valid)
+    return pooled, real, None if positions is None else pool_pairs(positions, valid)[0]
 
 
 def pool_pairs(
     tokens: Float[Tensor, "batch length dim"], valid: Bool[Tensor, "batch length"]
 ) -> tuple[Float[Tensor, "batch half dim"], Bool[Tensor, "batch half"]]:
-    """Average neighbours two by two, over valid tokens: the last one of an odd row stays as it is."""
-    odd = tokens.shape[1] % 2  # padded without a branch, which would be compiled once for each answer
+    """Average pairs of valid neighbours: the last token of an odd row stays as it is."""
+    odd = tokens.shape[1] % 2  # padded without an `if`, which would be compiled once for each case
     tokens, valid = F.pad(tokens, (0, 0, 0, odd)), F.pad(valid, (0, odd))
     pairs, real = tokens.unflatten(1, (-1, 2)), valid.unflatten(1, (-1, 2))
     weight = (real / real.sum(dim=2, keepdim=True).clamp(min=1)).to(tokens.dtype)[..., None]
@@ -130,4 +156,4 @@ def build_backbone(config: ModelConfig) -> Backbone:
         Block(build_attention(config), config.dim, config.hidden, config.drop_path * depth / deepest)
         for depth in range(config.blocks)
     ]
-    return Backbone(blocks, config.dim, config.pooling)
+    return Backbone(blocks, config.dim, config.pooling, build_rotations(config))

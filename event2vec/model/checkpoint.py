@@ -1,7 +1,7 @@
-"""Networks on disk: a folder with safetensors and JSON.
+"""Saved networks: a folder with safetensors and JSON.
 
-A folder holds model.safetensors (weights), config.json (all else that is needed to build the network and to answer with
-it) and README.md (a model card). Nothing in it can run code.
+A folder holds model.safetensors (weights), config.json (everything else needed to build and use the network) and
+README.md (a model card). Nothing in it can run code.
 """
 
 import json
@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +17,38 @@ import torch
 from torch import Tensor
 
 from event2vec.atomic import whole_folder
+from event2vec.baselines import section_of
 from event2vec.data.sampling import Sampling
+from event2vec.data.windows import Windows
 from event2vec.documents import read_json
 from event2vec.errors import Event2VecError, FileError
-from event2vec.model.classifier import Classifier, build_model, count_parameters
-from event2vec.model.config import ModelConfig
+from event2vec.model.classifier import Classifier, Event2VecClassifier, build_model, count_parameters
+from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.embedding import TabulatedSpatial
 from event2vec.model.masked import MaskedEventModel, build_masked_model
+from event2vec.model.trained_on import TrainedOn
 from event2vec.names import check_class_names, shorten, shown
 from event2vec.settings import build_settings
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+BEST, NETWORK, RECIPE = "best", "model", "recipe.yaml"  # in the folder of a run
 FORMAT = 1
-KINDS = {Classifier: "classifier", MaskedEventModel: "masked"}
+KINDS = ("classifier", "masked")
 
 
 def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None:
-    """Write a network so that `load_model` builds it again. A network that is there already is replaced."""
+    """Save a network so that `load_model` can load it. A network already in the folder is replaced."""
     from safetensors.torch import save_file
 
     folder = Path(folder)
     check_text_path(folder)
     model = getattr(model, "_orig_mod", model)  # as torch.compile wraps it
-    if isinstance(model.embed.spatial, TabulatedSpatial):
-        raise Event2VecError("a network with a table is for answers alone; save the one that it was made from")
+    if any(isinstance(part, TabulatedSpatial) for part in model.modules()):
+        raise Event2VecError("a network with a table is for inference only; save the network that it was made from")
     others = {path.name for path in folder.iterdir()} - {WEIGHTS, CONFIG, CARD} if folder.exists() else set()
     if others:
         found = ", ".join(sorted(others)[:3])
-        raise FileError(folder, f"holds other things ({found}), so it is not replaced. Name another folder.")
+        raise FileError(folder, f"holds other files ({found}), so it is not replaced. Choose another folder.")
     facts = _describe(model)
     with whole_folder(folder, replace=True) as work:
         weights = {name: weight.detach().contiguous() for name, weight in model.state_dict().items()}
@@ -53,17 +58,27 @@ def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None
 
 
 def check_text_path(folder: Path) -> None:
-    """safetensors and TensorBoard take no other names of folders; said before hours of training, not after."""
+    """Refuse folder names that safetensors and TensorBoard cannot use, before hours of training and not after."""
     try:
         str(folder).encode("utf-8")
     except UnicodeEncodeError:
-        raise FileError(folder, "is not text in UTF-8, which a network is kept under. Choose another name") from None
+        raise FileError(
+            folder, "is not UTF-8 text, as the folder of a saved network must be. Choose another name"
+        ) from None
 
 
 def _describe(model: Classifier | MaskedEventModel) -> dict[str, Any]:
-    facts: dict[str, Any] = {"format": FORMAT, "kind": KINDS[type(model)], "model": asdict(model.config)}
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "kind": KINDS[isinstance(model, MaskedEventModel)],
+        "model": asdict(model.config),
+    }
     if isinstance(model, Classifier):
         facts |= {"class_names": list(model.class_names), "sampling": asdict(model.sampling)}
+        facts["temperature"] = model.temperature
+        if model.trained_on:
+            facts["trained_on"] = model.trained_on.facts()
+        facts["windows"] = asdict(model.windows) if model.windows else None
     return facts
 
 
@@ -72,35 +87,36 @@ def _card(model: Classifier | MaskedEventModel, facts: Mapping[str, Any]) -> str
     lines = [
         "# Event2Vec network",
         "",
-        f"{size:,} parameters ({size * 4 / 2**20:.2f} MB) over events of a {model.config.sensor} camera.",
+        f"{size:,} parameters ({size * 4 / 2**20:.2f} MB) for events from a {model.config.sensor} camera.",
     ]
     if isinstance(model, Classifier):
         lines += [
-            f"Tells {model.config.classes} classes apart: {', '.join(model.class_names)}.",
+            f"Its {model.config.classes} classes: {', '.join(model.class_names)}.",
+            *([f"Trained on {model.trained_on.summary(model.sampling)}."] if model.trained_on else []),
             "",
             "    event2vec predict <this folder> recording.aedat4",
         ]
     else:
         lines += [
-            "Pre-trained by filling in hidden events; fine-tune it with `event2vec train RECIPE --init <this folder>`."
+            "Pre-trained by reconstructing hidden events. Fine-tune it: `event2vec train RECIPE --init <this folder>`."
         ]
     return "\n".join([*lines, "", "```json", json.dumps(facts, indent=2, ensure_ascii=False), "```", ""])
 
 
-def load_model(folder: str | Path) -> Classifier:
-    """The classifier of a run or of a folder that `save_model` wrote, ready to answer."""
+def load_model(folder: str | PathLike[str]) -> Classifier:
+    """Load the classifier of a run or of a folder that `save_model` wrote, in evaluation mode."""
     model = load_any_model(folder)
     if not isinstance(model, Classifier):
         raise FileError(
-            folder, "holds a pre-trained network without classes. Fine-tune it: event2vec train RECIPE --init"
+            Path(folder), "holds a pre-trained network without classes. Fine-tune it: event2vec train RECIPE --init"
         )
     return model
 
 
-def load_any_model(folder: str | Path) -> Classifier | MaskedEventModel:
-    """A classifier or a pre-trained network, from a run or from a folder that `save_model` wrote.
+def load_any_model(folder: str | PathLike[str]) -> Classifier | MaskedEventModel:
+    """Load a classifier or a pre-trained network, from a run or from a folder that `save_model` wrote.
 
-    The network is built without memory first, so that a description that its weights do not fit costs nothing.
+    The network is first built without memory, so that a description that does not fit the weights costs nothing.
     """
     folder = find_model(Path(folder))
     facts = _read_config(folder / CONFIG)
@@ -116,42 +132,72 @@ def load_any_model(folder: str | Path) -> Classifier | MaskedEventModel:
     return model.eval()
 
 
+def load_event2vec(folder: str | PathLike[str]) -> Event2VecClassifier | MaskedEventModel:
+    """Load a classifier or a pre-trained network of ours, which has tokens."""
+    model = load_any_model(folder)
+    if isinstance(model, Event2VecClassifier | MaskedEventModel):
+        return model
+    raise FileError(Path(folder), f"holds a {model.config.network} network, which has no tokens; expected event2vec")
+
+
 def _build(facts: Mapping[str, Any], tensors: int) -> Classifier | MaskedEventModel:
-    """The network that its facts describe, with weights of no value yet."""
-    config: ModelConfig = build_settings(ModelConfig, facts.get("model"), "model")
-    if config.blocks > tensors:
-        raise ValueError(f"model.blocks is {config.blocks}, and there are {tensors} weights in all")
+    """The network that config.json describes, with weights not loaded yet."""
+    config: NetworkConfig = build_settings(section_of(facts.get("model")), facts.get("model"), "model")
+    if isinstance(config, ModelConfig) and config.blocks > tensors:
+        raise ValueError(f"model.blocks is {config.blocks}, but there are only {tensors} weights")
     if facts["kind"] == "masked":
         return build_masked_model(config)
     names = facts.get("class_names")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"class_names must be a list of texts, got {shown(names)}")
+        raise ValueError(f"class_names must be a list of strings, got {shown(names)}")
     if len(names) != config.classes:
-        raise ValueError(f"class_names has {len(names)} names and model.classes is {config.classes}")
+        raise ValueError(f"class_names has {len(names)} names but model.classes is {config.classes}")
     check_class_names(names)
     sampling: Sampling = build_settings(Sampling, facts.get("sampling"), "sampling")
-    return build_model(config, class_names=names, sampling=sampling)
+    model = build_model(config, class_names=names, sampling=sampling)
+    model.temperature = _temperature(facts.get("temperature", 1.0))  # older networks have none
+    if "trained_on" in facts:
+        model.trained_on = TrainedOn.from_facts(facts["trained_on"])
+    if facts.get("windows") is not None:
+        model.windows = build_settings(Windows, facts["windows"], "windows")
+    return model
+
+
+def _temperature(value: Any) -> float:
+    """Within limits in which scores stay numbers."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= 1000:
+        raise ValueError(f"temperature must be a number from 0.001 to 1,000, got {shown(value)}")
+    return float(value)
+
+
+def holds_network(folder: Path) -> bool:
+    return any((place / WEIGHTS).is_file() for place in _places(folder))
+
+
+def _places(folder: Path) -> tuple[Path, ...]:
+    """Where a network may be, the one to use first: in a run that of the best epoch, else that of the last."""
+    return folder, folder / BEST, folder / NETWORK
 
 
 def find_model(folder: Path) -> Path:
-    """The folder of the network itself: the one given, or `model` in a run."""
-    for candidate in (folder, folder / "model"):
+    """The folder of the network itself: the one given, or in a run `best`, or `model` if it has no best."""
+    for candidate in _places(folder):
         if (candidate / WEIGHTS).is_file():
             return candidate
     if not folder.exists():
         raise FileError(folder, "does not exist, expected a run or a folder with a saved network")
-    if (folder / "recipe.yaml").is_file():
+    if (folder / RECIPE).is_file():
         command = f"event2vec train --resume {shlex.quote(str(folder))}"
         raise FileError(folder, f"has no network yet. Resume its training: {command}")
-    raise FileError(folder, f"holds no network, expected {WEIGHTS} in it or in its folder 'model'")
+    raise FileError(folder, f"holds no network, expected {WEIGHTS} in it or in its folder '{NETWORK}'")
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.exists():
-        raise FileError(path, "is missing; it says how the network beside it is built")
+        raise FileError(path, "is missing; it describes the network in this folder")
     facts = read_json(path)
-    if facts.get("kind") not in KINDS.values():
-        raise FileError(path, f"does not describe a network: 'kind' must be one of {', '.join(KINDS.values())}")
+    if facts.get("kind") not in KINDS:
+        raise FileError(path, f"does not describe a network: 'kind' must be one of {', '.join(KINDS)}")
     if facts.get("format") != FORMAT:
         raise FileError(
             path, f"has format {shown(facts.get('format'))}, this version reads {FORMAT}. Update event2vec."
@@ -172,13 +218,13 @@ def _open_weights(path: Path) -> Iterator[Any]:
 
 
 def _read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """From the file's header alone."""
+    """From the file's header only."""
     with _open_weights(path) as file:
         return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def _check_shapes(path: Path, found: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> None:
-    """Say which weights do not fit the network."""
+    """Raise an error that names the weights that do not fit the network."""
     check_names(path, wanted.keys() - found.keys(), found.keys() - wanted.keys())
     for name, expected in wanted.items():
         if found[name] != expected:
@@ -186,7 +232,7 @@ def _check_shapes(path: Path, found: Mapping[str, tuple[int, ...]], wanted: Mapp
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
-    """All as float32, in memory of their own; half precision is widened, as it always was."""
+    """All weights as float32, copied from the file; half precision is widened."""
     weights = {}
     with _open_weights(path) as file:
         for name in file.keys():  # noqa: SIM118
@@ -196,7 +242,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
                     path, f"{name} is of type {weight.dtype}, expected floating-point numbers. Save the network again."
                 )
             weights[name] = weight.to(torch.float32, copy=True)
-            if not all(end.isfinite() for end in weights[name].aminmax()):  # in one pass; NaN is both ends
+            if not all(end.isfinite() for end in weights[name].aminmax()):  # in one pass; NaN becomes both ends
                 raise FileError(
                     path, f"{name} has values that are not finite numbers. Train or copy the network again."
                 )
@@ -206,7 +252,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 def check_names(path: Path, missing: set[str], left_over: set[str]) -> None:
     if not (missing or left_over):
         return
-    problems = [f"{kind} {_first(names)}" for kind, names in (("lacks", missing), ("leaves over", left_over)) if names]
+    problems = [f"{kind} {_first(names)}" for kind, names in (("missing", missing), ("unexpected", left_over)) if names]
     raise FileError(path, f"does not fit the network: {' and '.join(problems)}. Check the model's settings.")
 
 

@@ -48,12 +48,12 @@ def log_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
 
 
 def linear_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
-    """rho itself, and 0 for padding: what the authors' released code multiplies by."""
+    """rho itself, and 0 for padding, as in the authors' released code."""
     return (batch.rho * batch.valid)[..., None]
 
 
 class ParametricSpatial(nn.Module):
-    """phi: the network that maps a place and a polarity to a vector, near places to near vectors (Eq. 5)."""
+    """phi: a network that maps position and polarity to a vector, and nearby positions to similar vectors (Eq. 5)."""
 
     def __init__(self, dim: int, sensor: Sensor) -> None:
         super().__init__()
@@ -75,13 +75,13 @@ class ParametricSpatial(nn.Module):
 
     @torch.no_grad()
     def table(self) -> Float[Tensor, "rows dim"]:
-        """W_phi: phi of every pixel of both polarities, in the order of `pixel_rows` (Eq. 5)."""
+        """W_phi: phi of every pixel and polarity, in the order of `pixel_rows` (Eq. 5)."""
         device = next(self.parameters()).device
         return self.embed(normalised_coordinates(every_pixel(self.sensor)).to(device))[0]
 
 
 def every_pixel(sensor: Sensor) -> EventBatch:
-    """One row with an event on each pixel, first all that fell and then all that rose: Sec. 3.2's index sequence c."""
+    """One row with an event at every pixel, first p = 0 and then p = 1: the index sequence c of Sec. 3.2."""
     index = torch.arange(2 * sensor.height * sensor.width)[None]
     x, y = index % sensor.width, index // sensor.width % sensor.height
     ones = torch.ones_like(index)
@@ -90,9 +90,9 @@ def every_pixel(sensor: Sensor) -> EventBatch:
 
 
 class TabulatedSpatial(nn.Module):
-    """A trained phi, looked up where all events lie on whole pixels and computed where they do not (Eq. 5).
+    """A trained phi, looked up in a table if all events are on whole pixels and computed if not (Eq. 5).
 
-    For answers only: the table does not follow when phi learns.
+    For inference only: the table is not updated when phi is trained.
     """
 
     def __init__(self, network: ParametricSpatial) -> None:
@@ -107,7 +107,7 @@ class TabulatedSpatial(nn.Module):
 
 
 class LookupSpatial(nn.Module):
-    """A learnt vector for each pixel and polarity (Eq. 2): neighbours know nothing of each other."""
+    """A learnt vector for each pixel and polarity (Eq. 2), independent of its neighbours."""
 
     def __init__(self, dim: int, sensor: Sensor) -> None:
         super().__init__()
@@ -146,15 +146,15 @@ class ConvolutionalTemporal(nn.Module):
 def convolve(
     signal: Float[Tensor, "batch length narrow"], kernel: Float[Tensor, "wide 3"]
 ) -> Float[Tensor, "batch length wide"]:
-    """A depthwise convolution over neighbours, zeros beyond both ends; each channel feeds wide / narrow new ones.
+    """A depthwise convolution over neighbours, zero-padded at both ends; each channel feeds wide / narrow new ones.
 
-    Channels stay last, where the norms want them: three neighbours are one overlapping window of memory, and the kernel
-    a matrix that is mostly zeros. That product takes half the time of a convolution call with its transposed copies.
+    Channels stay last, as the norms need them: three neighbours are one overlapping window of memory, and the kernel
+    is a matrix of mostly zeros. Their product takes half the time of a convolution call with its transposed copies.
     """
     narrow = signal.shape[-1]
     diagonal = torch.eye(narrow, dtype=kernel.dtype, device=kernel.device)[None, :, :, None]
     matrix = (diagonal * kernel.view(narrow, -1, 3).permute(2, 0, 1)[:, None]).flatten(2).flatten(0, 1)
-    # One zero more than needed: an empty row has a window too.
+    # One zero more than needed, so that an empty row has a window too.
     windows = F.pad(signal, (0, 0, 1, 2)).flatten(1).unfold(1, 3 * narrow, narrow)
     return windows[:, : signal.shape[1]] @ matrix
 
@@ -165,14 +165,16 @@ class SineTemporal(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.tensor(1000.0))
-        # Not in a saved network, so a real device even where weights are made without memory (`load_model`).
+        # Not saved, so on a real device even when weights are built without memory (`load_model`).
         places = torch.arange(0, dim, 2, device="cpu")
         self.register_buffer("frequencies", 10000.0 ** (-places / dim), persistent=False)
         self.frequencies: Tensor
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         elapsed = normalised_intervals(batch).cumsum(dim=1)
-        angle = (elapsed * self.scale.float())[..., None] * self.frequencies.float()  # bfloat16 has no room for angles
+        angle = (elapsed * self.scale.float())[
+            ..., None
+        ] * self.frequencies.float()  # bfloat16 is too coarse for angles
         return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(2).to(self.scale.dtype)
 
 
@@ -188,7 +190,7 @@ INTENSITY: dict[str, Callable[[EventBatch], Tensor]] = {"log": log_emphasis, "li
 
 
 class Parts(NamedTuple):
-    """The three factors of a token before they are fused."""
+    """The three parts of a token before they are fused."""
 
     where: Float[Tensor, "batch length dim"]
     when: Float[Tensor, "batch length dim"]
@@ -199,14 +201,14 @@ class Parts(NamedTuple):
         return self.emphasis.to(self.where.dtype) * (self.where + self.when)
 
     def separate(self, tokens: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
-        """Take intensity and time out of tokens again, which leaves space (Eq. 11). Padding keeps its values."""
+        """Remove intensity and time from tokens, which leaves space (Eq. 11). Padding is not divided."""
         return tokens / self.emphasis.where(self.emphasis > 0, 1).to(tokens.dtype) - self.when
 
 
 class Event2Vec(nn.Module):
-    """Eq. 7: each event becomes one token, from its own place and the times of its neighbours.
+    """Eq. 7: each event becomes one token, from its position and the times of its neighbours.
 
-    `intensity` says how rho enters: see `INTENSITY`.
+    `intensity` selects how rho enters: see `INTENSITY`.
     """
 
     def __init__(self, spatial: nn.Module, temporal: nn.Module, intensity: str = "log") -> None:
@@ -222,7 +224,7 @@ class Event2Vec(nn.Module):
         return Parts(self.spatial(batch), self.temporal(batch), INTENSITY[self.intensity](batch))
 
     def with_table(self) -> "Event2Vec":
-        """The same embedding with phi of every pixel computed once; a lookup table is one already."""
+        """The same embedding with phi precomputed for every pixel; a lookup table already is one."""
         if not isinstance(self.spatial, ParametricSpatial):
             return self
         return Event2Vec(TabulatedSpatial(self.spatial), self.temporal, self.intensity)

@@ -1,4 +1,4 @@
-"""From tokens to an answer: a class, or the place and polarity of events that were hidden (Eq. 11)."""
+"""From tokens to a prediction: a class, or the position and polarity of hidden events (Eq. 11)."""
 
 from itertools import pairwise
 
@@ -23,13 +23,13 @@ class ClassHead(nn.Module):
 def mean_over_valid(
     tokens: Float[Tensor, "batch length dim"], valid: Bool[Tensor, "batch length"]
 ) -> Float[Tensor, "batch dim"]:
-    """One vector for each row; of zeros where a row has no events."""
+    """One vector per row; zeros for a row without events."""
     share = valid / valid.sum(dim=1, keepdim=True).clamp(min=1)
     return (share[:, None].to(tokens.dtype) @ tokens).squeeze(1)
 
 
 class EventDecoder(nn.Module):
-    """The spatial embedding turned round: D > D/2 > D/4 > 3, then tanh, to x, y and p in [-1, 1] (App. A.5)."""
+    """The spatial embedding in reverse: D > D/2 > D/4 > 3, then tanh, to x, y and p in [-1, 1] (App. A.5)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()

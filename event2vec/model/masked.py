@@ -1,4 +1,4 @@
-"""The network that learns without labels, by finding hidden events (App. A.5)."""
+"""The network for pre-training without labels, by reconstructing hidden events (App. A.5)."""
 
 import torch
 from jaxtyping import Bool, Float
@@ -7,18 +7,19 @@ from torch import Tensor, nn
 from event2vec.events import EventBatch
 from event2vec.model.backbone import build_backbone
 from event2vec.model.classifier import check_sensor, starting_weights
-from event2vec.model.config import ModelConfig
+from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import EventDecoder
+from event2vec.model.relative import hide_places, positions_of
 
 
 class MaskedEventModel(nn.Module):
-    """Learns without labels: some events lose their place and polarity, and the network tells them (App. A.5)."""
+    """Pre-training without labels: predict the position and polarity of hidden events (App. A.5)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         if config.pooling:
-            raise ValueError("model.pooling must be false for pre-training: each hidden event needs a token at the end")
+            raise ValueError("model.pooling must be false for pre-training: each hidden event needs its own token")
         self.config = config
         self.embed = build_embedding(config)
         self.backbone = build_backbone(config)
@@ -31,16 +32,19 @@ class MaskedEventModel(nn.Module):
         hidden: Bool[Tensor, "batch length"],
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "hidden_events 3"]:
-        """x, y and p, in [-1, 1], of the events that are hidden, row by row."""
+        """Predicted x, y and p of the hidden events, in [-1, 1], row by row."""
         check_sensor(batch.sensor, self.config.sensor)
         parts = self.embed.parts(batch)
         where = torch.where(hidden[..., None], self.mask_token.to(parts.where.dtype), parts.where)
         parts = parts._replace(where=where)
-        tokens, _ = self.backbone(parts.fuse(), batch.valid, generator)
+        positions = hide_places(positions_of(batch), hidden) if self.config.relative else None
+        tokens, _ = self.backbone(parts.fuse(), batch.valid, generator, positions)
         return self.decoder(parts.separate(tokens)[hidden])
 
 
-def build_masked_model(config: ModelConfig, *, seed: int = 0) -> MaskedEventModel:
-    """A model for pre-training with starting weights that `seed` decides."""
+def build_masked_model(config: NetworkConfig, *, seed: int = 0) -> MaskedEventModel:
+    """A model for pre-training, with initial weights drawn from `seed`."""
+    if not isinstance(config, ModelConfig):
+        raise ValueError(f"model.network must be event2vec for pre-training, got {config.network}")
     with starting_weights(seed):
         return MaskedEventModel(config)

@@ -1,1 +1,1 @@
-"""Trained networks set side by side or looked at whole: tables of the paper, one page about a run."""
+"""Studies of trained networks: the paper's tables, figures of runs, and a report page about a run."""

@@ -8,8 +8,6 @@ processes train together, the first one judges.
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
 from importlib.util import find_spec
@@ -19,26 +17,22 @@ from typing import Any, Literal
 import numpy as np
 
 from event2vec.clustering.alternatives import engine_of
-from event2vec.data.prepare import open_for_training
+from event2vec.data.cache import open_for_training
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
-from event2vec.devices import Compute, is_first_rank
-from event2vec.documents import read_json, read_yaml
+from event2vec.documents import EXPERIMENTS, read_json, read_yaml, write_json
 from event2vec.errors import Event2VecError, FileError, MissingExtra
-from event2vec.evaluation.accuracy import deviation
-from event2vec.evaluation.evaluate import Evaluation, evaluate
-from event2vec.evaluation.speed import measure_speed, seconds_of
+from event2vec.evaluation.speed import Figure, measure_speed, seconds_of
 from event2vec.events import Events
-from event2vec.model.checkpoint import load_model
 from event2vec.model.classifier import count_parameters
 from event2vec.names import shorten, shown
-from event2vec.progress import Stage, silently
-from event2vec.studies.tables import Row, RowResult, table
+from event2vec.progress import SILENT, Progress
+from event2vec.ranks import is_first_rank
+from event2vec.studies.results import RESULT, RunResult, Timed
+from event2vec.studies.tables import Row, RowResult
 from event2vec.training.recipe import Recipe, load_recipe
-from event2vec.training.run import METRICS, is_free, read_rows, write_facts
+from event2vec.training.run import Run
 
-FOLDER = Path(__file__).parents[1] / "experiments"
-RESULT = "result.json"
 TIMED = 500  # test recordings, evenly spaced, on which times are measured; all, where there are no more
 FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
 
@@ -62,19 +56,9 @@ class Experiment:
                 raise ValueError(f"pretrain must name data sets and recipes as text, got {shown(name)}")
 
 
-def experiment_names() -> list[str]:
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
-
-
 def load_experiment(name_or_path: str) -> Experiment:
     """An experiment of the package by its name, or any other by its file."""
-    path = Path(name_or_path)
-    path = path if path.suffix in (".yaml", ".yml") else FOLDER / f"{name_or_path}.yaml"
-    if not path.is_file():
-        known = ", ".join(experiment_names())
-        raise Event2VecError(
-            f"unknown experiment {name_or_path!r}; there are {known}, or name a file that ends in .yaml"
-        )
+    path = EXPERIMENTS.find(name_or_path)
     content = read_yaml(path)
     try:
         rows = tuple(_read_row(**row) for row in content.pop("rows"))
@@ -102,8 +86,7 @@ class Setting:
     data: str | None
     workers: int = 1
     init: Path | None = None  # a network to start from
-    watcher: Callable[[], AbstractContextManager[Any]] = nullcontext  # gives what is told how a training goes
-    stage: Stage = silently  # tells of other long work
+    progress: Progress = SILENT
     pretrain: Recipe | None = None  # with this each row is pre-trained first, instead of `init`
     device: str | None = None  # where rows are judged; None: the best that there is
     precision: str | None = None  # and in which number type; None: on CUDA that of the training
@@ -113,17 +96,15 @@ class Setting:
         return Path(os.path.realpath(self.data)) if self.data else None  # Path.resolve fails on links in a circle
 
     def open(self, recipe: Recipe, row: Row) -> EventStore:
-        with self.stage(f"preparing {recipe.data.dataset}") as progress:
-            return open_for_training(
-                self.data,
-                recipe.data.dataset,
-                recipe.sampling,
-                self.workers,
-                progress,
-                clusterings=recipe.data.clusterings,
-                engine=row.engine,
-                iterations=row.iterations,
-            ).store
+        return open_for_training(
+            self.data,
+            recipe.data.dataset,
+            recipe.sampling,
+            self.workers,
+            self.progress,
+            engine_of(row.engine, row.iterations, recipe.sampling.seeding),
+            recipe.data.options,
+        ).store
 
 
 def run_experiment(
@@ -132,7 +113,6 @@ def run_experiment(
     setting: Setting,
     folder: Path,
     seeds: int,
-    tell: Callable[[str], None] = lambda line: None,
 ) -> list[RowResult]:
     """Train and evaluate what is missing in `folder`, row by row and seed by seed.
 
@@ -152,20 +132,14 @@ def run_experiment(
             init = setting.init
             if first:
                 init = _pretrain(row, first.with_settings(seeded), setting, folder / "pretrained" / name, pretrained)
-            facts = _one_run(experiment, row, changed.with_settings(seeded), setting, folder / name, init)
-            if facts is not None:
-                tell(f"{row.name}, seed {seed}: {100 * facts['accuracy']:.2f} %")
-                found.append(facts)
+            result = _one_run(experiment, row, changed.with_settings(seeded), setting, folder / name, init)
+            if result is not None:
+                accuracy = f"{100 * result.accuracy:.2f} %, 95 % interval {result.interval.percent()} %"
+                setting.progress.say(f"{row.name}, seed {seed}: {accuracy}")
+                found.append(result)
         if found:
-            results.append(_sum_up(row, found))
+            results.append(RowResult.of(row, found))
     return results
-
-
-def _sum_up(row: Row, found: list[dict[str, Any]]) -> RowResult:
-    accuracies = tuple(facts["accuracy"] for facts in found)
-    draws = tuple(tuple(facts["accuracies"]) for facts in found)
-    seconds = float(np.mean([facts["seconds"] for facts in found]))
-    return RowResult(row, accuracies, draws, found[0]["parameters"], seconds, found[0]["timed"])
 
 
 def _pretraining(pretrain: Recipe | None, row: Row, recipe: Recipe) -> Recipe | None:
@@ -188,28 +162,27 @@ def _pretrain(row: Row, recipe: Recipe, setting: Setting, run: Path, known: dict
     """The run that pre-trained a row; rows that are pre-trained alike share one."""
     asked = _asked(row, recipe, setting, None)
     run = known.setdefault(json.dumps(asked), run)
-    if _found(run, asked) is None:
+    if not _is_finished(run, asked):
         _train(recipe, setting.open(recipe, row), setting, run, "pretrain", None, asked)
         if is_first_rank():
-            write_facts(run / RESULT, {"seconds": _seconds(run)})
+            write_json(run / RESULT, {"seconds": _seconds(run)})
     return run
 
 
 def _one_run(
     experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, init: Path | None
-) -> dict[str, Any] | None:
+) -> RunResult | None:
     """What a finished run found, or what this one finds, once it is trained; None in all processes but the first."""
     asked = _asked(row, recipe, setting, init)
-    facts = _found(run, asked)
-    if facts is not None:
-        _check_result(row, facts, run)
-    else:
-        store = setting.open(recipe, row)
-        _train(recipe, store, setting, run, "train", init, asked)
-        if is_first_rank():
-            facts = _judge(experiment, row, recipe, setting, run, store)
-            write_facts(run / RESULT, facts)
-    return facts if is_first_rank() else None
+    if _is_finished(run, asked):
+        result = RunResult.read(run / RESULT)
+        return result if is_first_rank() else None
+    _train(recipe, setting.open(recipe, row), setting, run, "train", init, asked)
+    if not is_first_rank():
+        return None
+    result = _judge(experiment, row, recipe, setting, run)
+    result.write(run / RESULT)
+    return result
 
 
 def _asked(row: Row, recipe: Recipe, setting: Setting, init: Path | None) -> dict[str, Any]:
@@ -226,21 +199,11 @@ def _note(run: Path) -> Path:
     return run.with_name(f"{run.name}.asked.json")
 
 
-def _found(run: Path, asked: dict[str, Any]) -> dict[str, Any] | None:
-    """What a finished run found; None where it is not finished."""
+def _is_finished(run: Path, asked: dict[str, Any]) -> bool:
+    """Whether a run has a result, of what is asked for now."""
     if _note(run).is_file() and read_json(_note(run)) != asked:
         raise FileError(run, "was begun with other settings or data. Choose another --out, or remove it")
-    return read_json(run / RESULT) if (run / RESULT).is_file() else None
-
-
-def _check_result(row: Row, facts: dict[str, Any], run: Path) -> None:
-    """A result that cannot be shown in a table is damaged, whatever it lacks."""
-    try:
-        table([_sum_up(row, [facts])], "")
-    except (LookupError, TypeError, ValueError, ArithmeticError):
-        raise FileError(
-            run / RESULT, "is not what an experiment writes. Remove it, and the run is evaluated again"
-        ) from None
+    return (run / RESULT).is_file()
 
 
 def _train(
@@ -252,40 +215,32 @@ def _train(
     init: Path | None,
     asked: dict[str, Any],
 ) -> None:
-    from event2vec.training.train import resume_run, start_run
-
-    begun = not is_free(run)
+    begun = not Run(run).is_free
     if is_first_rank():
-        write_facts(_note(run), asked)
-    with setting.watcher() as watcher:
-        if begun:
-            resume_run(run, watcher)
-        else:
-            start_run(recipe, store, run, task, init, watcher, setting.source)
+        write_json(_note(run), asked)
+    if begun:
+        Run.open(run).resume(progress=setting.progress)
+    else:
+        Run.start(recipe, store, run, task, init, setting.source, setting.progress)
 
 
-def _judge(
-    experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, store: EventStore
-) -> dict[str, Any]:
-    compute = Compute.choose(setting.device, setting.precision, recipe.trainer.precision)
-    model = load_model(run).to(compute.device)
-    with setting.stage("evaluating") as progress, compute.autocast():
-        evaluation: Evaluation = evaluate(model, store.split("test"), progress=progress)
-    facts: dict[str, Any] = {"accuracy": evaluation.accuracy, "accuracies": list(evaluation.accuracies)}
-    facts |= {"parameters": count_parameters(model), "seconds": _seconds(run), "timed": {}}
+def _judge(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path) -> RunResult:
+    opened = Run.open(run)
+    evaluation = opened.evaluate(device=setting.device, precision=setting.precision, progress=setting.progress)
+    compute = opened.compute(setting.device, setting.precision)
+    model = opened.model().to(compute.device)
+    timed = None
     if recipe.training.seed == 0 and (row.paper_ms is not None or experiment.speed):  # no seed changes the speed
-        raw = setting.open(recipe.with_settings({"sampling.method": "random"}), row).split("test")
-        timed = evenly_spaced(raw, TIMED)
-        facts["timed"]["timed_recordings"] = len(timed)
-        if row.paper_ms is not None:
-            facts["timed"]["clustering_ms"] = _time_clustering(row, timed, recipe.sampling)
-        if experiment.speed:
-            facts["timed"]["speed"] = measure_speed(model, timed, compute)
-    return facts
+        whole = recipe.with_settings({"sampling.method": "random", "sampling.clusterings": 1})
+        raw = setting.open(whole, row).split("test")
+        chosen = evenly_spaced(raw, TIMED)
+        clustering = _time_clustering(row, chosen, recipe.sampling) if row.paper_ms is not None else None
+        timed = Timed(len(chosen), clustering, measure_speed(model, chosen, compute) if experiment.speed else None)
+    return RunResult(evaluation.accuracies, evaluation.recordings, count_parameters(model), _seconds(run), timed)
 
 
 def _seconds(run: Path) -> float:
-    return sum(epoch["seconds"] for epoch in read_rows(run / METRICS))
+    return sum(epoch["seconds"] for epoch in Run.open(run).metrics)
 
 
 def evenly_spaced(store: EventStore, most: int) -> list[Events]:
@@ -295,9 +250,8 @@ def evenly_spaced(store: EventStore, most: int) -> list[Events]:
     return [store[int(index)][0] for index in filled[places]]
 
 
-def _time_clustering(row: Row, recordings: list[Events], sampling: Sampling) -> tuple[float, float]:
-    """Mean and deviation over recordings, in milliseconds."""
-    engine, length = partial(engine_of(row.engine, sampling.seeding), iterations=row.iterations), sampling.length
+def _time_clustering(row: Row, recordings: list[Events], sampling: Sampling) -> Figure:
+    """Over recordings, in milliseconds."""
+    engine, length = engine_of(row.engine, row.iterations, sampling.seeding), sampling.length
     engine(recordings[0], length)  # the first call loads the code
-    taken = [1e3 * seconds_of(partial(engine, events, length)) for events in recordings]
-    return float(np.mean(taken)), deviation(taken)
+    return Figure.of([1e3 * seconds_of(partial(engine, events, length)) for events in recordings])

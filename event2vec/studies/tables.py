@@ -1,5 +1,6 @@
 """Tables as the paper has them: our figures with both deviations, the paper's beside them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,17 @@ import numpy as np
 
 from event2vec.atomic import whole_file
 from event2vec.clustering.alternatives import ENGINES
+from event2vec.documents import write_json
 from event2vec.evaluation.accuracy import Repeated, deviation
+from event2vec.evaluation.speed import Figure, Speed
 from event2vec.names import UNPRINTABLE, shown
-from event2vec.training.run import write_facts, write_rows
+from event2vec.studies.results import RunResult, Timed
+from event2vec.training.metrics import write_rows
 
 NOTE = (
     "± over seeds: between trainings. ± over draws: between ten draws of the events of one network, which is what ± is "
-    "in the paper's figures; the mean over seeds. -: there is only one."
+    "in the paper's figures; the mean over seeds. -: there is only one. 95 % interval (Wilson): what other test "
+    "recordings could give."
 )
 
 
@@ -47,10 +52,17 @@ class RowResult(Repeated):
 
     row: Row
     accuracies: tuple[float, ...]  # one for each seed, the mean over its draws
+    recordings: int  # tested on, the same for each seed
     draws: tuple[tuple[float, ...], ...]  # for each seed, one for each draw of the events
     parameters: int
     seconds: float  # of training one seed, on average
-    timed: dict[str, Any]  # what was measured beside, in numbers
+    timed: Timed | None = None  # of the first seed
+
+    @classmethod
+    def of(cls, row: Row, runs: Sequence[RunResult]) -> "RowResult":
+        accuracies, draws = tuple(run.accuracy for run in runs), tuple(run.accuracies for run in runs)
+        seconds = float(np.mean([run.seconds for run in runs]))
+        return cls(row, accuracies, runs[0].recordings, draws, runs[0].parameters, seconds, runs[0].timed)
 
     @property
     def std_over_draws(self) -> float | None:
@@ -67,34 +79,43 @@ class RowResult(Repeated):
             "name": self.row.name,
             "settings": self.row.settings,
             "accuracy": self.accuracy,
+            "interval": self.interval,
+            "recordings": self.recordings,
             "std_over_seeds": self.std_over_seeds,
             "std_over_draws": self.std_over_draws,
             "accuracies": [list(each) for each in self.draws],
             "paper": self.row.paper,
             "parameters": self.parameters,
             "seconds": self.seconds,
-            **self.timed,
+            **(self.timed.facts() if self.timed else {}),
         }
 
 
 def _timed_columns(result: RowResult) -> dict[str, str]:
     """Columns that only some tables have: Table 5's latency, Table 2."""
     timed, columns = result.timed, dict[str, str]()
-    over = f"{timed.get('timed_recordings')} recordings"
-    if "clustering_ms" in timed:
-        mean, spread = timed["clustering_ms"]
-        columns = {f"clustering of {over} here (ms)": f"{mean:.2f} ± {spread:.2f}"}
+    if timed is None:
+        return columns
+    over = f"{timed.recordings} recordings"
+    if timed.clustering is not None:
+        columns[f"clustering of {over} here (ms)"] = _figure(timed.clustering, 2)
         columns["paper (ms)"] = str(result.row.paper_ms)
-    if "speed" in timed:
-        speed = timed["speed"]
-        for name in ("training", "inference"):
-            rate, spread = speed[f"{name} recordings/s"], speed[f"{name} recordings/s ±"]
-            columns[f"{name} (recordings/s)"] = f"{rate:,.1f} ± {spread:,.1f}"
-            columns[f"{name} batch"] = f"{speed[f'{name} batch']:.0f}"
-        for name in ("preparing", "forward", "total"):
-            columns[f"{name} of {over} (ms)"] = f"{speed[f'{name} ms']:.2f} ± {speed[f'{name} ms ±']:.2f}"
-        columns["GPU memory (MB)"] = f"{speed['GPU memory MB']:,.0f}" if "GPU memory MB" in speed else "-"
+    return columns | (_speed_columns(timed.speed, over) if timed.speed else {})
+
+
+def _speed_columns(speed: Speed, over: str) -> dict[str, str]:
+    columns = dict[str, str]()
+    for name, work in (("training", speed.training), ("inference", speed.inference)):
+        columns[f"{name} (recordings/s)"] = _figure(work.rate, 1)
+        columns[f"{name} batch"] = str(work.batch)
+    for name, time in (("preparing", speed.preparing), ("forward", speed.forward), ("total", speed.total)):
+        columns[f"{name} of {over} (ms)"] = _figure(time, 2)
+    columns["GPU memory (MB)"] = "-" if speed.gpu_memory is None else f"{speed.gpu_memory:,.0f}"
     return columns
+
+
+def _figure(figure: Figure, digits: int) -> str:
+    return f"{figure.mean:,.{digits}f} ± {figure.deviation:,.{digits}f}"
 
 
 def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
@@ -103,6 +124,7 @@ def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
         {
             "": result.row.name,
             f"accuracy on {ours} (%)": f"{100 * result.accuracy:.2f}",
+            "95 % interval": result.interval.percent(),
             "± over seeds": _spread(result.std_over_seeds),
             "± over draws": _spread(result.std_over_draws),
             **{f"paper, {name} (%)": figure for name, figure in result.row.paper.items()},
@@ -122,7 +144,7 @@ def write_table(results: list[RowResult], ours: str, title: str, path: Path) -> 
     """As CSV, as Markdown, and as JSON with all figures in full."""
     rows = table(results, ours)
     write_rows(path.with_suffix(".csv"), rows)
-    write_facts(path.with_suffix(".json"), {"title": title, "data": ours, "rows": [each.facts() for each in results]})
+    write_json(path.with_suffix(".json"), {"title": title, "data": ours, "rows": [each.facts() for each in results]})
     lines = [f"# {title}", "", *markdown(rows), "", NOTE, ""]
     with whole_file(path.with_suffix(".md")) as temporary:
         temporary.write_text("\n".join(lines), "utf-8")

@@ -8,13 +8,15 @@ dropped after all of them.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from event2vec.events import COLUMNS, EventBatch
+from event2vec.sensor import Sensor
+from event2vec.training.config import AugmentConfig, LengthUnit
 
 
 class Transform(ABC):
@@ -34,6 +36,11 @@ def _unit(batch: EventBatch, columns: int, generator: torch.Generator) -> Tensor
 
 def _uniform(batch: EventBatch, low: float, high: float, columns: int, generator: torch.Generator) -> Tensor:
     return low + (high - low) * _unit(batch, columns, generator)
+
+
+def lengths_in_pixels(amount: float, unit: LengthUnit, sensor: Sensor) -> tuple[float, float]:
+    """An amount along x and along y."""
+    return (amount, amount) if unit == "pixels" else (amount * sensor.width, amount * sensor.height)
 
 
 @dataclass(frozen=True)
@@ -98,10 +105,12 @@ class Flip(Transform):
 class Translate(Transform):
     """Move by whole or part pixels in x and in y."""
 
-    pixels: float
+    farthest: float
+    unit: LengthUnit = "pixels"
 
     def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 2"]:
-        return _uniform(batch, -self.pixels, self.pixels, 2, generator)
+        farthest = batch.x.new_tensor(lengths_in_pixels(self.farthest, self.unit, batch.sensor))
+        return 2 * farthest * _unit(batch, 2, generator) - farthest
 
     def apply(self, batch: EventBatch, parameters: Float[Tensor, "batch 2"]) -> EventBatch:
         return replace(batch, x=batch.x + parameters[:, :1], y=batch.y + parameters[:, 1:])
@@ -114,13 +123,15 @@ class Erase(Transform):
     side: float
     """Height and width are drawn from 0 to this."""
     share: float = 0.1
+    unit: LengthUnit = "pixels"
 
     def draw(self, batch: EventBatch, generator: torch.Generator) -> Float[Tensor, "batch 4"]:
         """Centre x, centre y, width, height; a width below 0 erases nothing."""
         unit = _unit(batch, 5, generator)
         centre_x, centre_y = unit[:, 0] * (batch.sensor.width - 1), unit[:, 1] * (batch.sensor.height - 1)
-        width = torch.where(unit[:, 4] < self.share, unit[:, 2] * self.side, -1)
-        return torch.stack([centre_x, centre_y, width, unit[:, 3] * self.side], dim=1)
+        widest, highest = lengths_in_pixels(self.side, self.unit, batch.sensor)
+        width = torch.where(unit[:, 4] < self.share, unit[:, 2] * widest, -1)
+        return torch.stack([centre_x, centre_y, width, unit[:, 3] * highest], dim=1)
 
     def apply(self, batch: EventBatch, parameters: Float[Tensor, "batch 4"]) -> EventBatch:
         centre_x, centre_y, width, height = parameters[:, None].unbind(-1)
@@ -182,69 +193,29 @@ def _choose(rows: Bool[Tensor, "batch 1"], one: EventBatch, other: EventBatch) -
     return EventBatch(**columns, sensor=one.sensor)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AugmentConfig:
-    """How recordings are changed in training (App. A.9); 0 leaves a change out. Defaults: none."""
+def augment(batch: EventBatch, config: AugmentConfig, generator: torch.Generator) -> EventBatch:
+    """A batch as training sees it, each recording changed in its own way."""
+    if transforms := transforms_of(config):
+        whole_batch = {"recording": False, "batch": True}[config.draw_for]
+        batch = Policy(config.probability, transforms, whole_batch)(batch, generator)
+    if not config.forget_intensity:
+        return batch
+    draws = {"recording": 1, "event": batch.valid.shape[1]}[config.forget_intensity_for]
+    return forget_intensity(batch, config.forget_intensity, generator, draws)
 
-    probability: float = 0.5
-    """With this each of the following changes is on for a recording."""
-    resize: float = 0.0
-    """Factors for x and y are drawn from 1 minus to 1 plus this."""
-    rotate: float = 0.0
-    """Angle in degrees, either way."""
-    shear: float = 0.0
-    """Share of x that is added to y, and of y to x, either way."""
-    flip: float = 0.0
-    """Share of recordings that are mirrored left and right when flipping is on."""
-    translate: float = 0.0
-    """Pixels in x and y, either way."""
-    erase: float = 0.0
-    """Largest side in pixels of a rectangle that is emptied in one of ten recordings."""
-    chunks: int = 0
-    """Stretches of neighbouring events that are dropped."""
-    chunk_length: int = 128
-    """Longest of these stretches."""
-    forget_intensity: float = 0.0
-    """Share of recordings whose rho is set to 1, so that the network does not lean on it alone."""
-    draw_for: Literal["recording", "batch"] = "recording"
-    """Whether a change is on is drawn for each recording, or once for a batch (the authors' code)."""
-    forget_intensity_for: Literal["recording", "event"] = "recording"
-    """rho is set to 1 in all events of a recording, or in each event by itself (the authors' code)."""
 
-    def __post_init__(self) -> None:
-        for name in ("probability", "flip", "forget_intensity"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"augment.{name} must be from 0 to 1, got {getattr(self, name)}")
-        for name in ("resize", "rotate", "shear", "translate", "erase", "chunks"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"augment.{name} must not be negative, got {getattr(self, name)}")
-        if self.resize >= 1:
-            raise ValueError(f"augment.resize must be below 1, or recordings would vanish, got {self.resize}")
-        if self.chunk_length < 1:
-            raise ValueError(f"augment.chunk_length must be at least 1, got {self.chunk_length}")
-
-    @property
-    def transforms(self) -> tuple[Transform, ...]:
-        """What is on, in the paper's order."""
-        all_of_them: tuple[tuple[float, Transform], ...] = (
-            (self.resize, Resize(self.resize)),
-            (self.rotate, Rotate(self.rotate)),
-            (self.shear, Shear(self.shear)),
-            (self.flip, Flip(self.flip)),
-            (self.translate, Translate(self.translate)),
-            (self.erase, Erase(self.erase)),
-            (self.chunks, DropChunks(self.chunks, self.chunk_length)),
-        )
-        return tuple(transform for amount, transform in all_of_them if amount)
-
-    def __call__(self, batch: EventBatch, generator: torch.Generator) -> EventBatch:
-        if self.transforms:
-            whole_batch = {"recording": False, "batch": True}[self.draw_for]
-            batch = Policy(self.probability, self.transforms, whole_batch)(batch, generator)
-        if not self.forget_intensity:
-            return batch
-        draws = {"recording": 1, "event": batch.valid.shape[1]}[self.forget_intensity_for]
-        return forget_intensity(batch, self.forget_intensity, generator, draws)
+def transforms_of(config: AugmentConfig) -> tuple[Transform, ...]:
+    """What is on, in the paper's order."""
+    all_of_them: tuple[tuple[float, Transform], ...] = (
+        (config.resize, Resize(config.resize)),
+        (config.rotate, Rotate(config.rotate)),
+        (config.shear, Shear(config.shear)),
+        (config.flip, Flip(config.flip)),
+        (config.translate, Translate(config.translate, config.unit)),
+        (config.erase, Erase(config.erase, unit=config.unit)),
+        (config.chunks, DropChunks(config.chunks, config.chunk_length)),
+    )
+    return tuple(transform for amount, transform in all_of_them if amount)
 
 
 def forget_intensity(batch: EventBatch, share: float, generator: torch.Generator, draws: int = 1) -> EventBatch:
@@ -257,8 +228,7 @@ def forget_intensity(batch: EventBatch, share: float, generator: torch.Generator
 class TokenMix:
     """Replace a share of each row's tokens by those of a partner in the batch.
 
-    `apply` gives the mixed tokens and the share of each row that really is its partner's: places where either row has
-    padding are left alone.
+    Places where either row has padding are left alone.
     """
 
     def draw(
@@ -268,15 +238,20 @@ class TokenMix:
         rows, device = len(valid), valid.device
         partner = torch.randperm(rows, generator=generator, device=device)
         share = torch.rand(rows, 1, generator=generator, device=device)
-        return partner, torch.rand(valid.shape, generator=generator, device=device) < share
+        places = torch.rand(valid.shape, generator=generator, device=device) < share
+        return partner, places & valid & valid[partner]
 
     def apply(
         self,
-        tokens: Float[Tensor, "batch length dim"],
-        valid: Bool[Tensor, "batch length"],
+        rows: Float[Tensor, "batch length columns"],
         partner: Int64[Tensor, " batch"],
         places: Bool[Tensor, "batch length"],
-    ) -> tuple[Float[Tensor, "batch length dim"], Float[Tensor, " batch"]]:
-        places = places & valid & valid[partner]
-        mixed = torch.where(places[..., None], tokens[partner], tokens)
-        return mixed, places.sum(dim=1) / valid.sum(dim=1).clamp(min=1)
+    ) -> Float[Tensor, "batch length columns"]:
+        """Mix tokens, or what belongs to them, such as their positions."""
+        return torch.where(places[..., None], rows[partner], rows)
+
+    def share(
+        self, valid: Bool[Tensor, "batch length"], places: Bool[Tensor, "batch length"]
+    ) -> Float[Tensor, " batch"]:
+        """How much of each row is its partner's."""
+        return places.sum(dim=1) / valid.sum(dim=1).clamp(min=1)

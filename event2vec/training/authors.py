@@ -1,8 +1,8 @@
-"""The checkpoints that the authors published, made networks of ours: other names, another order, rho itself.
+"""Convert the authors' published checkpoints to our networks: other names, another class order, linear rho.
 
-Theirs are Lightning files whose weights have names that begin with `classifier.`. A pre-trained network has a mask
-token, and its `heads` are a decoder; in a classifier they are one linear layer. A checkpoint says nothing of the
-sensor, of the classes' names or of how many events its network reads: a recipe does.
+They are Lightning files whose weight names begin with `classifier.`. A pre-trained network has a mask token, and its
+`heads` are a decoder; in a classifier they are one linear layer. A checkpoint does not store the sensor, the class
+names or how many events its network reads; a recipe does.
 """
 
 import pickle
@@ -27,13 +27,19 @@ from event2vec.training.recipe import Recipe
 
 PREFIX = "classifier."
 MASK_TOKEN = f"{PREFIX}mask_token"
-NEEDED = {"shared": True, "spatial": "parametric", "temporal": "convolution", "attention": "forgetting"}
+NEEDED = {
+    "shared": True,
+    "spatial": "parametric",
+    "temporal": "convolution",
+    "attention": "forgetting",
+    "relative": False,
+}
 CLASS_NAMES = {"dvs_gesture": dvs_gesture.CLASSES, "asl_dvs": asl_dvs.CLASSES}
-# Their outputs follow the names of folders as text. DVS Gesture's are called 0 to 10, so 10 comes after 1.
+# Their outputs follow the folder names, sorted as text. DVS Gesture's are called 0 to 10, so 10 comes after 1.
 CLASS_ORDER = {"dvs_gesture": tuple(sorted(range(len(dvs_gesture.CLASSES)), key=str))}
 
 Weights = dict[str, Tensor]
-Sources = dict[str, tuple[str, ...]]  # for each of our weights, the authors' names for what it is made of
+Sources = dict[str, tuple[str, ...]]  # for each of our weights, the names of the authors' weights that it is made of
 
 
 def import_checkpoint(
@@ -44,43 +50,45 @@ def import_checkpoint(
     sampling: Sampling | None = None,
     class_order: Sequence[int] = (),
 ) -> Classifier:
-    """The classifier of a checkpoint that the authors published, built as `config` says, with linear intensity.
+    """Import the classifier of a checkpoint that the authors published, built from `config`, with linear intensity.
 
-    `class_order` has for each of their outputs the number of its class among ours, as `CLASS_ORDER` has it for DVS
-    Gesture; without it the outputs keep their order. A checkpoint does not say how many events its network reads of a
-    recording: 4,096 for DVS Gesture, 1,024 for the others. `import_network` takes all of this from a recipe.
+    `class_order` gives our class number for each of their outputs, as in `CLASS_ORDER` for DVS Gesture; without it the
+    outputs keep their order. A checkpoint does not store how many events its network reads from a recording: 4,096
+    for DVS Gesture, 1,024 for the others. `import_network` takes all of this from a recipe.
     """
     path = Path(path)
     model = _build(path, _read(path), config, class_names, sampling, class_order)
     if not isinstance(model, Classifier):
-        raise FileError(path, "holds a pre-trained network without classes; import_masked_checkpoint takes it")
+        raise FileError(path, "holds a pre-trained network without classes; use import_masked_checkpoint")
     return model
 
 
 def import_masked_checkpoint(path: str | Path, config: ModelConfig) -> MaskedEventModel:
-    """The network of a checkpoint that the authors pre-trained by hiding events (App. A.5), with linear intensity."""
+    """Import the network of a checkpoint that the authors pre-trained (App. A.5), with linear intensity."""
     path = Path(path)
     model = _build(path, _read(path), config)
     if not isinstance(model, MaskedEventModel):
-        raise FileError(path, "holds a classifier; import_checkpoint takes it")
+        raise FileError(path, "holds a classifier; use import_checkpoint")
     return model
 
 
 @dataclass(frozen=True)
 class Imported:
-    """A network, and what its checkpoint did not say."""
+    """A network, and what was assumed because its checkpoint does not store it."""
 
     model: Classifier | MaskedEventModel
     assumed: tuple[str, ...]
 
 
 def import_network(path: str | Path, recipe: Recipe, class_names: Sequence[str] = ()) -> Imported:
-    """The network of any checkpoint of the authors', with all that it does not say from the recipe for its data set.
+    """Import any checkpoint of the authors, with everything that it does not store from the recipe for its data set.
 
     `class_names` are needed for data sets whose classes have no fixed names, such as DVS-Lip.
     """
     path = Path(path)
     names, order = _class_names(recipe, class_names), CLASS_ORDER.get(recipe.data.dataset, ())
+    if not isinstance(recipe.model, ModelConfig):
+        raise Event2VecError(f"recipe {recipe.name} is for {recipe.model.network}; the authors' networks are event2vec")
     model = _build(path, _read(path), recipe.model, names, recipe.sampling, order)
     return Imported(model, tuple(_assumptions(model, recipe, names)))
 
@@ -96,21 +104,21 @@ def _class_names(recipe: Recipe, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _assumptions(model: Classifier | MaskedEventModel, recipe: Recipe, names: Sequence[str]) -> Iterator[str]:
-    yield f"a sensor of {recipe.model.sensor}, as recipe {recipe.name} has it"
+    yield f"a sensor of {recipe.model.sensor}, from recipe {recipe.name}"
     yield "tokens multiplied by rho, as in the authors' code (model.intensity: linear)"
     if isinstance(model, MaskedEventModel):
-        yield "a decoder that answers p, y, x, as in the authors' code; put in the order x, y, p"
+        yield "a decoder with outputs p, y, x, as in the authors' code; reordered to x, y, p"
         return
     what = "random events" if recipe.sampling.method == "random" else "clusters"
-    yield f"{recipe.sampling.length:,} {what} of each recording, as recipe {recipe.name} has it"
+    yield f"{recipe.sampling.length:,} {what} of each recording, from recipe {recipe.name}"
     if order := CLASS_ORDER.get(recipe.data.dataset):
-        yield f"outputs in the order of folders {', '.join(map(str, order[:4]))}, ...; put in that of our classes"
+        yield f"outputs in the order of folders {', '.join(map(str, order[:4]))}, ...; reordered to that of our classes"
     else:
-        yield "outputs in the order of the classes' names as text"
+        yield "outputs in the order of the class names, sorted as text"
     if not names:
-        yield "classes without names, called by their numbers; a store of the data set has their names"
+        yield "classes without names, called by their numbers; a store of the data set has the names"
     if recipe.data.dataset == "asl_dvs":
-        yield "training on SpikingJelly's npz files, which turn the picture; an upright one looks new to the network"
+        yield "training on SpikingJelly's npz files, which are mirrored; other recordings look new to the network"
 
 
 def _build(
@@ -136,7 +144,7 @@ def _build(
 
 
 def _read(path: Path) -> Weights:
-    """The weights of a checkpoint by their names, without running what else it may hold."""
+    """The named weights of a checkpoint, without running code that it may hold."""
     if not path.is_file():
         raise FileError(path, "is not a file" if path.exists() else "does not exist")
     try:
@@ -144,23 +152,23 @@ def _read(path: Path) -> Weights:
     except pickle.UnpicklingError as error:
         reason = "holds more than weights, which could run code when loaded, or is damaged; it was not loaded"
         raise FileError(path, f"{reason}. Save its state_dict alone with torch.save.") from error
-    except Exception as error:  # damage shows in many ways, from assertions to missing attributes
+    except Exception as error:  # damage raises many kinds of errors, from assertions to missing attributes
         raise FileError(
             path, f"is not a checkpoint that torch can read: {excerpt(error, 160) or type(error).__name__}"
         ) from error
     weights = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
-        raise FileError(path, "holds no weights by name, expected a Lightning checkpoint or its state_dict")
+        raise FileError(path, "holds no named weights, expected a Lightning checkpoint or its state_dict")
     for name, weight in weights.items():
         if not (isinstance(weight, Tensor) and weight.layout == torch.strided and weight.is_floating_point()):
-            raise FileError(path, f"holds no weights by name: {shorten(name)} is not an array of numbers")
+            raise FileError(path, f"holds no named weights: {shorten(name)} is not an array of numbers")
         if not bool(weight.isfinite().all()):
             raise FileError(path, f"{shorten(name)} has values that are not finite. Download the file again.")
     return weights
 
 
 def _check_config(path: Path, theirs: Weights, config: ModelConfig) -> ModelConfig:
-    """The settings with the authors' intensity, if the network in the file has these sizes and parts."""
+    """The settings with the authors' intensity; an error if the network in the file has other sizes or parts."""
     for name, needed in NEEDED.items():
         if getattr(config, name) != needed:
             raise Event2VecError(f"the authors' checkpoints need model.{name} = {needed}, got {getattr(config, name)}")
@@ -170,19 +178,19 @@ def _check_config(path: Path, theirs: Weights, config: ModelConfig) -> ModelConf
         has = ", ".join(f"{name} {found[name]}" for name in wrong)
         expected = ", ".join(f"{name} {getattr(config, name)}" for name in wrong)
         raise FileError(
-            path, f"holds a network of {has}, expected {expected}. Choose the recipe that it was trained with."
+            path, f"holds a network with {has}, expected {expected}. Choose the recipe that it was trained with."
         )
     return replace(config, intensity="linear")
 
 
 def _sizes(path: Path, theirs: Weights) -> dict[str, Any]:
-    """The settings of the network in a checkpoint, as far as its weights show them."""
+    """The settings of the network in a checkpoint, as far as its weights reveal them."""
     widened = [name for name in theirs if re.fullmatch(rf"{PREFIX}backbone_net\..*\.ffn\.linear1\.weight", name)]
     embedded, head = f"{PREFIX}embed_net.embed.6.weight", f"{PREFIX}heads.weight"
     gates = [name.replace("ffn.linear1.weight", "attention.attention.f_proj.bias") for name in widened[:1]]
     needed = {embedded, *(gates or [f"{PREFIX}backbone_net"])} | (set() if MASK_TOKEN in theirs else {head})
     if missing := needed - theirs.keys():
-        raise FileError(path, f"holds no network of the authors': {sorted(missing)[0]} is missing")
+        raise FileError(path, f"holds no network of the authors: {sorted(missing)[0]} is missing")
     sizes = {
         "dim": len(theirs[embedded]),
         "hidden": len(theirs[widened[0]]),
@@ -194,7 +202,7 @@ def _sizes(path: Path, theirs: Weights) -> dict[str, Any]:
 
 
 def _collect(path: Path, theirs: Weights, model: Classifier | MaskedEventModel, sources: Sources) -> Weights:
-    """Each of our weights from theirs; every one of theirs is used."""
+    """Build each of our weights from theirs; all of theirs must be used."""
     sources = {ours: tuple(PREFIX + name for name in names) for ours, names in sources.items()}
     used = {name for names in sources.values() for name in names}
     check_names(path, used - theirs.keys(), theirs.keys() - used)
@@ -209,7 +217,7 @@ def _collect(path: Path, theirs: Weights, model: Classifier | MaskedEventModel, 
 
 
 def _places(class_order: Sequence[int], classes: int) -> list[int]:
-    """For each of our classes, the number of their output for it."""
+    """For each of our classes, the index of their output."""
     if sorted(class_order) != list(range(classes)):
         raise Event2VecError(f"class_order must have each number from 0 to {classes - 1} once, got {list(class_order)}")
     return [list(class_order).index(label) for label in range(classes)]
@@ -231,7 +239,7 @@ ANSWERS = "decoder.layers.2.weight"
 
 
 def _sources(config: ModelConfig) -> Sources:
-    """What embedding and backbone are made of."""
+    """The authors' weights for the embedding and the backbone."""
     names: Sources = {}
     for number, (linear, linear_norm, convolution, convolution_norm) in enumerate(
         ((0, 1, 0, 2), (3, 4, 5, 7), (6, 7, 10, 12))

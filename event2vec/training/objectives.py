@@ -1,36 +1,21 @@
 """What training minimises: one class for each task, a batch in, a loss and metrics out."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch
-from event2vec.model.classifier import Classifier
+from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.embedding import normalised_coordinates
 from event2vec.model.masked import MaskedEventModel
 from event2vec.training.augment import TokenMix
-from event2vec.training.masking import SpanMask
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
-    """What is learnt, beyond the labels themselves."""
-
-    label_smoothing: float = 0.0
-    """Share of each label that is spread over all classes."""
-    token_mix: float = 0.0
-    """Share of batches in which recordings lend each other tokens."""
-    mask: SpanMask = field(default=SpanMask())
-    """Which events pre-training hides."""
-
-    def __post_init__(self) -> None:
-        for name in ("label_smoothing", "token_mix"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"objective.{name} must be from 0 to 1, got {getattr(self, name)}")
+from event2vec.training.config import ObjectiveConfig
+from event2vec.training.masking import draw_spans
 
 
 @dataclass(frozen=True)
@@ -58,34 +43,68 @@ class Objective(nn.Module):
 
 
 class Classification(Objective):
-    """Cross entropy, with label smoothing and TokenMix where the recipe asks for them."""
+    """Cross entropy, with label smoothing, TokenMix and weights of classes if the recipe asks for them.
+
+    A recording has the weight of its class, and one with mixed tokens the mean of its classes' weights by their shares.
+    What label smoothing spreads over other classes does not count: else all recordings would teach the rare classes.
+    Validation is not weighted.
+    """
 
     metrics = ("loss", "accuracy")
     monitor, higher_is_better = "accuracy", True
 
-    def __init__(self, model: Classifier, config: ObjectiveConfig) -> None:
+    class_weights: Tensor | None
+
+    def __init__(
+        self, model: Classifier, config: ObjectiveConfig, class_weights: Float[Tensor, " classes"] | None = None
+    ) -> None:
         super().__init__()
+        if config.token_mix and not isinstance(model, Event2VecClassifier):
+            raise Event2VecError(
+                f"objective.token_mix mixes tokens, which {model.config.network} does not have. Set it to 0"
+            )
         self.model: Classifier = model
         self.config = config
+        self.register_buffer("class_weights", class_weights, persistent=False)  # made from the data, not learnt
 
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
-        tokens = self.model.embed(batch)
         targets = F.one_hot(labels, self.model.config.classes).float()
         if generator is not None and self._mixes(generator):
-            mix = TokenMix()
-            partner, places = mix.draw(batch.valid, generator)
-            tokens, share = mix.apply(tokens, batch.valid, partner, places)
-            targets = torch.lerp(targets, targets[partner], share[:, None])
-        logits = self.model.classify(tokens, batch.valid, generator).float()
+            logits, targets = self._classify_mixed(batch, targets, generator)
+        else:
+            logits = self.model(batch, generator)
+        logits = logits.float()
         smoothing = self.config.label_smoothing if generator is not None else 0.0
-        loss = F.cross_entropy(logits, targets, label_smoothing=smoothing)
+        if generator is None or self.class_weights is None:
+            loss = F.cross_entropy(logits, targets, label_smoothing=smoothing)
+        else:
+            losses = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="none")
+            loss = (losses * (targets @ self.class_weights)).mean()
         accuracy = (logits.argmax(dim=-1) == labels).float().mean()
         return Outcome(loss, {"loss": loss.detach(), "accuracy": accuracy}, len(labels))
+
+    def _classify_mixed(
+        self, batch: EventBatch, targets: Float[Tensor, "batch classes"], generator: torch.Generator
+    ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch classes"]]:
+        """Logits of tokens that are mixed with those of partners, and targets that are mixed as they are."""
+        model, mix = self.model, TokenMix()
+        assert isinstance(model, Event2VecClassifier)
+        partner, places = mix.draw(batch.valid, generator)
+        tokens, positions = mix.apply(model.embed(batch), partner, places), model.positions(batch)
+        positions = None if positions is None else mix.apply(positions, partner, places)
+        logits = model.classify(tokens, batch.valid, generator, positions)
+        return logits, torch.lerp(targets, targets[partner], mix.share(batch.valid, places)[:, None])
 
     def _mixes(self, generator: torch.Generator) -> bool:
         if not self.config.token_mix:
             return False
         return bool(torch.rand((), generator=generator, device=generator.device) < self.config.token_mix)
+
+
+def balanced_weights(labels: Int64[Tensor, " recordings"], classes: int) -> Float[Tensor, " classes"]:
+    """Weights by which all classes count the same; their mean over recordings is 1."""
+    counts = torch.bincount(labels, minlength=classes)
+    return len(labels) / ((counts > 0).sum() * counts.clamp(min=1))
 
 
 class MaskedReconstruction(Objective):
@@ -106,7 +125,7 @@ class MaskedReconstruction(Objective):
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
         # Without a generator all recordings of a batch are masked the same way every time.
         draw = generator if generator is not None else torch.Generator(batch.x.device).manual_seed(0)
-        hidden = self.config.mask.draw(batch.valid, draw)
+        hidden = draw_spans(self.config.mask, batch.valid, draw)
         answers = self.model(batch, hidden, generator).float()
         truth = normalised_coordinates(batch)[hidden]
         count = max(len(truth), 1)  # a batch so short that nothing was hidden teaches nothing

@@ -1,119 +1,49 @@
 """Recipe: all settings of a training, in YAML and on the command line. One dataclass for each section."""
 
+import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from event2vec.baselines import NETWORKS, section_of
 from event2vec.data.sampling import Sampling
-from event2vec.documents import read_yaml
+from event2vec.documents import RECIPES, read_yaml
 from event2vec.errors import Event2VecError, FileError
-from event2vec.model.config import ModelConfig
-from event2vec.settings import build_settings, nearest, plain_settings, settings_of
-from event2vec.training.augment import AugmentConfig
-from event2vec.training.objectives import ObjectiveConfig
+from event2vec.model.config import ModelConfig, NetworkConfig
+from event2vec.names import UNPRINTABLE, nearest, printable, shown
+from event2vec.settings import Settings, build_settings, describe_settings, plain_settings, setting
+from event2vec.training.config import AugmentConfig, DataConfig, ObjectiveConfig, TrainerConfig, TrainingConfig
 
-FOLDER = Path(__file__).parents[1] / "recipes"
+if TYPE_CHECKING:
+    from event2vec.data.store import EventStore
 
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """Which data set a recipe is for, and how it is read."""
-
-    dataset: Literal["dvs_gesture", "asl_dvs", "dvs_lip", "nmnist", "folder", "digits"] = "folder"
-    """What --data holds when it is not a store."""
-    workers: int = 0
-    """Processes that read ahead while the network computes; 0 reads in turn."""
-    clusterings: int = 1
-    """Sets of clusters to make of each recording to train on, read in turn. A store of clusters keeps those it has."""
-
-    def __post_init__(self) -> None:
-        if self.clusterings < 1:
-            raise ValueError(f"data.clusterings must be at least 1, got {self.clusterings}")
-        if self.workers < 0:
-            raise ValueError(f"data.workers must not be negative, got {self.workers}")
+DEEPEST = 10  # recipes that build on each other
+LONGEST_BASE = 200  # characters of a name or path
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
-    """Optimiser, schedule and when to save (App. A.2)."""
-
-    epochs: int = 64
-    """Epochs, each of `repeats` passes over the training recordings."""
-    repeats: int = 1
-    """Passes over the training recordings in one epoch."""
-    batch: int = 64
-    """Recordings in a batch of one device."""
-    learning_rate: float = 0.001
-    """For 256 recordings in a step; scaled by batch * devices * nodes * accumulate / 256."""
-    final_learning_rate: float = 0.0
-    """Where the cosine ends, lr_min in the paper; not scaled."""
-    warmup_epochs: float = 4.0
-    """Epochs in which the learning rate rises from 1 %."""
-    weight_decay: float = 0.0
-    """Of AdamW; none on norms, biases, the mask token and lookup tables."""
-    clip: float = 0.0
-    """Largest norm of all gradients together; 0: no limit."""
-    checkpoint_steps: int = 200
-    """Steps between checkpoints, which a stopped training goes on from; one more is written after each epoch."""
-    seed: int = 0
-    """Decides starting weights and every draw."""
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "repeats", "batch", "checkpoint_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"training.{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "final_learning_rate", "warmup_epochs", "weight_decay", "clip", "seed"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"training.{name} must not be negative, got {getattr(self, name)}")
-        if self.final_learning_rate > self.learning_rate:
-            rates = f"{self.final_learning_rate} and {self.learning_rate}"
-            raise ValueError(f"training.final_learning_rate must not be above training.learning_rate, got {rates}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainerConfig:
-    """Where training runs: passed on to Lightning's Trainer."""
-
-    accelerator: str = "auto"
-    """cpu, gpu, mps, or auto for the best there is."""
-    devices: int | str = "auto"
-    """How many of them on each node, or auto for all."""
-    num_nodes: int = 1
-    """Machines that train together."""
-    strategy: str = "auto"
-    """How they share the work; auto is ddp for more than one device."""
-    precision: str = "32-true"
-    """Number type: 32-true or bf16-mixed."""
-    accumulate: int = 1
-    """Batches whose gradients make one step: with 4, one device takes the step that four take without."""
-
-    def __post_init__(self) -> None:
-        if self.accumulate < 1:
-            raise ValueError(f"trainer.accumulate must be at least 1, got {self.accumulate}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
+class Recipe(Settings):
     """All settings of one training."""
 
-    name: str = "recipe"
-    """What the run is called."""
+    name: str = setting("recipe", "what the run is called")
     data: DataConfig = field(default_factory=DataConfig)
     sampling: Sampling = field(default_factory=Sampling)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: NetworkConfig = field(default_factory=ModelConfig, metadata={"choose": section_of})
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
 
     def with_settings(self, settings: Mapping[str, Any]) -> "Recipe":
-        """A copy with some settings changed, by their full names such as training.epochs."""
-        content = plain_settings(self)
-        known = [name for name, _ in setting_names()]
-        for name, value in settings.items():
+        """A copy with some settings changed: {"training.epochs": 20} or {"training": {"epochs": 20}}."""
+        content, given = plain_settings(self), dict(by_full_name(settings))
+        known = setting_names()
+        if "model.network" in given:
+            content["model"] = _for_network(content["model"], given["model.network"])
+        for name, value in given.items():
             if name not in known:
                 raise Event2VecError(f"unknown setting {name}{nearest(name, known)}")
             *sections, last = name.split(".")
@@ -124,34 +54,90 @@ class Recipe:
         changed: Recipe = build_settings(Recipe, content)  # at once: settings may go together only with each other
         return changed
 
+    def divide(self, store: "EventStore") -> "EventStore":
+        """A store with the splits that the recipe trains on: train, validation and test."""
+        from event2vec.data.splits import take_fold, take_validation
+
+        data, seed = self.data, self.training.seed
+        if data.folds:
+            store = take_fold(store, data.folds, data.fold, data.folds_over, seed)
+        return take_validation(store, data.validation, seed)
+
     def to_yaml(self) -> str:
         return yaml.safe_dump(plain_settings(self), sort_keys=False)
 
 
-def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+def by_full_name(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings as (section.name, value), where a section may be a dictionary."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from by_full_name(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def setting_names() -> list[str]:
+    """Every setting that has a value of its own, such as training.epochs, with those of all networks."""
+    return list(dict.fromkeys(each.name for recipe in recipes_of_networks() for each in describe_settings(recipe)))
+
+
+def recipes_of_networks() -> list[Recipe]:
+    """A recipe with no settings for each network, ours first."""
+    return [Recipe(), *(Recipe(model=baseline.section()) for baseline in NETWORKS.values())]
+
+
+def _for_network(model: dict[str, Any], network: Any) -> dict[str, Any]:
+    """The settings of a model that are left where it becomes another network."""
+    shared = {each.name for each in fields(NetworkConfig)}
+    same = network == model["network"]
+    return model if same else {name: value for name, value in model.items() if name in shared}
 
 
 def load_recipe(name_or_path: str | Path) -> Recipe:
-    """A recipe of the package by its name, or any other by its file."""
-    path = Path(name_or_path)
-    if path.suffix not in (".yaml", ".yml"):
-        path = FOLDER / f"{name_or_path}.yaml"
-        if not path.is_file():
-            near = nearest(str(name_or_path), recipe_names())
-            raise Event2VecError(
-                f"unknown recipe {str(name_or_path)!r}{near}; there are {', '.join(recipe_names())}, "
-                "or name a file that ends in .yaml"
-            )
+    """A recipe of the package by its name, or any other by its file.
+
+    A file may build on another recipe, and then has only what differs: `base: folder`, or `base: mine.yaml` beside it.
+    """
+    return _load(RECIPES.find(name_or_path), ())
+
+
+def _load(path: Path, above: tuple[Path, ...]) -> Recipe:
+    """`above` are the recipes that build on this one."""
     content = read_yaml(path)
+    content = {} if content is None else content
     try:
-        recipe: Recipe = build_settings(Recipe, {} if content is None else content)
+        if isinstance(content, Mapping):
+            base, content = content.get("base"), {name: value for name, value in content.items() if name != "base"}
+            content.setdefault("name", printable(path.stem))
+            if base is not None:
+                content = _merge(plain_settings(_load(_find_base(base, path, above), (*above, path))), content)
+        recipe: Recipe = build_settings(Recipe, content)
+    except FileError:  # names its own file
+        raise
     except Event2VecError as error:
         raise FileError(path, str(error)) from None
     return recipe
 
 
-def setting_names() -> Iterator[tuple[str, str]]:
-    """Every setting that has a value of its own, with its explanation."""
-    yield from settings_of(Recipe)
+def _find_base(base: Any, path: Path, above: tuple[Path, ...]) -> Path:
+    if not isinstance(base, str) or len(base) > LONGEST_BASE or UNPRINTABLE.search(base):
+        raise Event2VecError(f"base must be the name of a recipe or a file that ends in .yaml, got {shown(base)}")
+    found = RECIPES.find(base)
+    found = found if found.is_absolute() else path.parent / found
+    chain = [*above, path]
+    if os.path.realpath(found) in map(os.path.realpath, chain):  # Path.resolve fails on links in a circle
+        raise Event2VecError(f"base {shown(base)} builds on this recipe itself")
+    if len(chain) == DEEPEST:
+        raise Event2VecError(f"base {shown(base)}: more than {DEEPEST} recipes build on each other")
+    return found
+
+
+def _merge(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a recipe over those that it builds on."""
+    if "network" in below and "network" in above:
+        below = _for_network(below, above["network"])
+    merged = dict(below)
+    for name, value in above.items():
+        both = isinstance(below.get(name), Mapping) and isinstance(value, Mapping)
+        merged[name] = _merge(below[name], value) if both else value
+    return merged

@@ -8,7 +8,7 @@ from torch.utils.data import Sampler
 
 from event2vec.data.batches import STEPS
 from event2vec.data.seeding import seeded
-from event2vec.training.recipe import TrainingConfig
+from event2vec.training.config import TrainingConfig
 
 
 class Batches(Sampler[list[tuple[int, int]]]):
@@ -16,15 +16,16 @@ class Batches(Sampler[list[tuple[int, int]]]):
 
     All ranks shuffle alike and take their own parts of each step, so shards never overlap: a step has `accumulate`
     batches of each rank. What does not fill a step is left for another epoch; a data set smaller than a step is filled
-    up from its start. The first epoch starts at step `skip`: that is where a stopped training resumes.
+    up from its start. The first batch is that of step `start`, counted from the first epoch: where a stopped training
+    resumes. Worker processes read ahead before Lightning calls `set_epoch`, so the epoch follows from `start` too.
     """
 
     def __init__(
-        self, count: int, config: TrainingConfig, rank: int, ranks: int, skip: int, accumulate: int = 1
+        self, count: int, config: TrainingConfig, rank: int, ranks: int, start: int, accumulate: int = 1
     ) -> None:
-        self.count, self.config, self.rank, self.ranks, self.skip = count, config, rank, ranks, skip
+        self.count, self.config, self.rank, self.ranks = count, config, rank, ranks
         self.accumulate = accumulate
-        self.epoch = 0
+        self.epoch, self.skip = divmod(start, steps_in_epoch(count, config, ranks * accumulate))
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch

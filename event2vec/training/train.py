@@ -1,299 +1,245 @@
-"""Train on Lightning: one CPU, several GPUs or many nodes with the same call, and a killed run loses nothing.
+"""Train from any data: a recipe and recordings in, a run out."""
 
-A run is a folder: recipe.yaml, run.json (data, task, versions), model/ (as `save_model` writes it, after each epoch),
-best/ (the same, of the epoch that tested best), metrics.csv, tensorboard/ and checkpoints/last.ckpt.
-"""
-
-import logging
-import os
-import shlex
-import signal
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import lightning.pytorch as pl
-import torch
-from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.loggers import TensorBoardLogger
+import numpy as np
 
+from event2vec.data.batches import sets_of
+from event2vec.data.cache import open_for_training
+from event2vec.data.hints import window_hints
+from event2vec.data.parts import REJECTED, Note, describe_scaled
+from event2vec.data.prepare import Report
+from event2vec.data.splits import Groups
 from event2vec.data.store import EventStore
-from event2vec.devices import is_first_rank
-from event2vec.errors import Event2VecError, FileError
-from event2vec.model.checkpoint import check_text_path, load_any_model
-from event2vec.model.classifier import Classifier, build_model
-from event2vec.model.masked import MaskedEventModel, build_masked_model
-from event2vec.names import excerpt, shorten, shown
-from event2vec.training.lightning_module import (
-    LAST,
-    Checkpoints,
-    Diary,
-    Learner,
-    Means,
-    TrainingData,
-    Watcher,
-    WholeCheckpoints,
-)
-from event2vec.training.objectives import Classification, MaskedReconstruction, Objective
-from event2vec.training.recipe import Recipe, load_recipe
-from event2vec.training.run import CHECKPOINTS, RECIPE, begin_run, is_free, own_run, read_run
-from event2vec.training.steps import steps_in_epoch
+from event2vec.data.store_layout import DESCRIPTION
+from event2vec.errors import Event2VecError, Event2VecWarning, FileError
+from event2vec.names import counted, shorten, shown
+from event2vec.progress import SILENT, Progress
+from event2vec.ranks import is_first_rank
+from event2vec.training.layout import Task
+from event2vec.training.recipe import Recipe, by_full_name, load_recipe
+from event2vec.training.run import Run
 
-Task = Literal["train", "pretrain"]
-# Without its loops a checkpoint would begin at the first epoch again, without a word.
-STATE = {"state_dict", "loops", "callbacks", "optimizer_states", "lr_schedulers", "world_size", "sums"}
-BEGIN_AGAIN = "Remove it to begin the run again"
+SHOWN = 5  # unusable recordings that are named
+GROUPING = ("data.group_by", "data.labels")
+CUTTING = ("data.window", "data.stride", "data.min_events", "data.window_events")
+UNEQUAL = 3  # times as many recordings in the largest class as in the smallest, from which weights are suggested
 
 
-def start_run(
-    recipe: Recipe,
-    store: EventStore,
-    run: Path,
-    task: Task,
-    init: Path | None = None,
-    watcher: Watcher | None = None,
-    source: Path | None = None,
-) -> None:
-    """Train in a new folder, from starting weights or from those of the network in `init`.
+def train(
+    recipe: str | Path | Recipe,
+    data: str | Path | EventStore | None = None,
+    out: str | Path | None = None,
+    init: str | PathLike[str] | None = None,
+    *,
+    workers: int = 1,
+    progress: Progress = SILENT,
+    **settings: Any,
+) -> Run:
+    """Train a classifier: on a store, on a data set as downloaded, or on your own recordings in a folder per class.
 
-    `source` is what the store was made of, if it holds clusters of it; the run keeps the name.
+        run = train("folder", "my_recordings/", training={"epochs": 20})
+        run.evaluate().accuracy
+
+    Data that is not a store is prepared first, by `workers` processes. Settings override those of the recipe, by
+    section or by full name (`**{"training.epochs": 20}`). Without `out`, the run gets a numbered folder in runs/.
+    `init` is a run or a network whose weights it starts from, except the head's.
     """
-    check_text_path(run)
-    with _alone(run):
-        _start(recipe, store, run, task, init, watcher, source)
+    return _start("train", recipe, data, out, init, workers, progress, settings)
+
+
+def pretrain(
+    recipe: str | Path | Recipe,
+    data: str | Path | EventStore | None = None,
+    out: str | Path | None = None,
+    init: str | PathLike[str] | None = None,
+    *,
+    workers: int = 1,
+    progress: Progress = SILENT,
+    **settings: Any,
+) -> Run:
+    """Train without labels, by hiding events (App. A.5); otherwise like `train`.
+
+    run = pretrain("dvs_lip_pretrain", "DVS-Lip/")
+    train("dvs_lip", "DVS-Lip/", init=run.folder)
+    """
+    return _start("pretrain", recipe, data, out, init, workers, progress, settings)
 
 
 def _start(
-    recipe: Recipe,
-    store: EventStore,
-    run: Path,
     task: Task,
-    init: Path | None,
-    watcher: Watcher | None,
-    source: Path | None,
-) -> None:
-    if is_first_rank() and not is_free(run):
-        go_on = f"event2vec {task} --resume {shlex.quote(str(run))}"
-        raise FileError(run, f"exists already. Resume it with: {go_on}, or choose another --out")
-    recipe = replace(
-        recipe,
-        data=replace(recipe.data, clusterings=len(store.sets("train"))),  # what it holds, not what was asked for
-        model=replace(recipe.model, sensor=store.sensor, classes=len(store.classes)),
+    recipe: str | Path | Recipe,
+    data: str | Path | EventStore | None,
+    out: str | Path | None,
+    init: str | PathLike[str] | None,
+    workers: int,
+    progress: Progress,
+    settings: Mapping[str, Any],
+) -> Run:
+    recipe, source = choose(recipe, data, settings)
+    if recipe.data.folds and not recipe.data.fold:
+        raise Event2VecError("data.folds needs data.fold, the fold that tests. To train all folds, use --folds")
+    if out:
+        Run(Path(out)).check_free(task)  # before the data is prepared, which may take a while
+    opened = open_chosen(recipe, source, workers, progress, settings)
+    if task == "train":
+        check_classes(recipe.divide(opened.store))
+    folder = Path(out) if out else free_folder(run_name(recipe, source))
+    introduce(recipe, opened, folder, progress)
+    return Run.start(recipe, opened.store, folder, task, init, source, progress)
+
+
+def choose(
+    recipe: str | Path | Recipe, data: str | Path | EventStore | None, settings: Mapping[str, Any]
+) -> tuple[Recipe, str | Path | None]:
+    """The recipe with its settings, and where the data is; settings that would be ignored are refused."""
+    recipe = recipe if isinstance(recipe, Recipe) else load_recipe(str(recipe))
+    recipe = recipe.with_settings(settings)
+    source = _whole(data) if isinstance(data, EventStore) else data
+    _check_options(recipe, source, settings)
+    return recipe, source
+
+
+def open_chosen(
+    recipe: Recipe, source: str | Path | None, workers: int, progress: Progress, settings: Mapping[str, Any]
+) -> Report:
+    """The store that the recipe trains on, prepared first if it has to be."""
+    opened = open_for_training(
+        source,
+        recipe.data.dataset,
+        recipe.sampling,
+        workers,
+        progress,
+        options=recipe.data.options,
+        everywhere=recipe.data.folds > 0,
     )
-    objective = build_objective(recipe, store, task)
-    taken = take_over(objective.model, init) if init else []
-    if watcher and taken and is_first_rank():
-        watcher.took_over(taken)
-    trainer = _trainer(recipe, store, run, objective, watcher)  # before anything is written: its settings may be wrong
-    if is_first_rank():
-        facts = {"task": task, "data": str(store.folder.resolve()), "init": str(init.resolve()) if init else None}
-        facts["source"] = str(source.resolve()) if source else None
-        begin_run(run, recipe, facts)
-    _fit(trainer, recipe, store, objective, None)
+    _check_taken_from_data(recipe, opened.store, settings)
+    return opened
 
 
-def resume_run(
-    run: Path, watcher: Watcher | None = None, settings: dict[str, Any] | None = None, data: Path | None = None
-) -> None:
-    """Go on from the last checkpoint of a run; one that has none starts again.
+def _whole(store: EventStore) -> Path:
+    """The folder of a store, if the store shows all that is in it: a run remembers what it was trained on by name."""
+    if len(store) != len(EventStore.open(store.folder)):
+        raise Event2VecError(
+            f"{store.folder}: got a part of this store, expected a whole one. Write the part with EventStore.create"
+        )
+    return store.folder
 
-    `data` says where the store is now, if it was moved; `settings` may change where the training runs.
+
+def _check_options(recipe: Recipe, source: str | Path | None, settings: Mapping[str, Any]) -> None:
+    """Refuse settings of a data set that would be ignored."""
+    names = [name for name, _ in by_full_name(settings)]
+    if "data.folds_over" in names and not recipe.data.folds:
+        raise Event2VecError("data.folds_over is for cross-validation. Omit it, or add --folds")
+    given = [name for name in names if name in GROUPING + CUTTING]
+    if recipe.data.dataset != "folder" and (own := [name for name in given if name in GROUPING]):
+        raise Event2VecError(f"{own[0]} is for 'folder'; the layout of {recipe.data.dataset} is known. Omit it")
+    if given and source is not None and (Path(source) / DESCRIPTION).is_file():
+        option = given[0].removeprefix("data.").replace("_", "-")
+        raise FileError(
+            source, f"is a store, made with its own groups and windows. Omit {given[0]}, or prepare it with --{option}"
+        )
+
+
+def check_classes(store: EventStore) -> None:
+    """Refuse a class that ended up without training recordings, which a network could never answer, and say why.
+
+    Classes that a data set defines and of which nothing was there are left to the user.
     """
-    facts = read_run(run)
-    if is_free(run):
-        raise FileError(run, "was stopped before its training began. Start it with the same command again")
-    with _alone(run):
-        _resume(run, facts, watcher, settings, data)
+    rejected = store.facts.get("rejected")
+    notes = [Note(*note) for note in rejected] if isinstance(rejected, list) else []
+    found = {
+        split: {store.classes[label] for label in store.labels[_rows(store, split)]} for split in set(store.splits)
+    }
+    for name in (name for name in store.classes if name not in found.get("train", ())):
+        reasons = [f"{note.source}: {note.message}" for note in notes if name in Path(note.source).parts]
+        if reasons:
+            why = f"{counted(len(reasons), 'recording')} could not be used, such as {reasons[0]}"
+        elif others := [split for split, names in found.items() if name in names]:
+            why = f"all are in {' and '.join(sorted(others))}"
+        else:
+            continue
+        problem = f"has no training recordings of the class {shown(name)}: {shorten(why, 300)}"
+        raise FileError(store.folder, f"{problem}. Add recordings, or remove the class")
 
 
-def _resume(
-    run: Path, facts: dict[str, Any], watcher: Watcher | None, settings: dict[str, Any] | None, data: Path | None
-) -> None:
-    recipe = load_recipe(run / RECIPE).with_settings(settings or {})
-    store = EventStore.open(data or facts["data"])
-    if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
-        raise FileError(store.folder, f"does not fit the run: it has {len(store.classes)} classes and {store.sensor}")
-    if (sets := len(store.names_of_sets("train"))) != recipe.data.clusterings:
-        raise FileError(
-            store.folder,
-            f"does not fit the run: it has {sets} sets of clusters of each recording, the run began with "
-            f"{recipe.data.clusterings}",
+def _rows(store: EventStore, split: str) -> list[int]:
+    return [index for index, name in enumerate(store.splits) if name == split]
+
+
+def _check_taken_from_data(recipe: Recipe, store: EventStore, settings: Mapping[str, Any]) -> None:
+    """Sensor, classes and a validation part are those of the data; other values would be ignored."""
+    given, found = dict(by_full_name(settings)), {"sensor": store.sensor, "classes": len(store.classes)}
+    wanted, has = recipe.data.windows, store.windows
+    if wanted is not None and wanted != has:
+        whole = has.summary if has else "whole recordings"
+        raise FileError(store.folder, f"has {whole}, the recipe wants {wanted.summary}. Prepare it again")
+    if "data.validation" in given and "validation" in store.splits:
+        raise FileError(store.folder, "has a validation part of its own. Omit data.validation")
+    for name, value in found.items():
+        asked = getattr(recipe.model, name)
+        if f"model.{name}" in given and asked != value:
+            raise FileError(store.folder, f"has model.{name} {value}, got {asked}. Omit model.{name}")
+
+
+def run_name(recipe: Recipe, data: str | Path | None) -> Path:
+    """Named after the folder of your own recordings, or after the recipe for a known data set."""
+    return Path("runs") / (Path(data).resolve().name if recipe.data.dataset == "folder" and data else recipe.name)
+
+
+def free_folder(path: Path) -> Path:
+    """This folder, or the first of path-2, path-3, ... in which a run can start."""
+    number, free = 1, path
+    while not Run(free).is_free:
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
+def introduce(recipe: Recipe, opened: Report, folder: Path, progress: Progress) -> None:
+    """Say what the run will be trained on, and what it will not; once, if several processes train together."""
+    if not is_first_rank():
+        return
+    store = opened.store
+    for note in opened.rejected[:SHOWN]:
+        _warn(f"not used: {note.source}: {note.message}")
+    if len(opened.rejected) > SHOWN:
+        _warn(f"{len(opened.rejected) - SHOWN} more not used, see {store.folder / REJECTED}")
+    sets = len(sets_of(store, recipe.sampling))
+    if sets != recipe.sampling.clusterings:
+        _warn(
+            f"sampling.clusterings is {recipe.sampling.clusterings}, but {store.folder} has {sets} of each recording, "
+            "which will be used"
         )
-    objective = build_objective(recipe, store, facts["task"])
-    last = run / CHECKPOINTS / LAST
-    if not last.exists() and facts["init"]:
-        take_over(objective.model, Path(facts["init"]))
-    trainer = _trainer(recipe, store, run, objective, watcher)
-    _fit(trainer, recipe, store, objective, last if last.exists() else None)
+    of_each = f" ({sets} clusterings of each)" if sets > 1 else ""
+    divided = recipe.divide(store)
+    splits = divided.splits
+    parts = {"train": "training", "validation": "validation", "test": "test"}
+    training, validation, test = (counted(splits.count(split), f"{part} recording") for split, part in parts.items())
+    drawn = " (drawn from the training recordings)" if "validation" in splits and splits != store.splits else ""
+    progress.say(
+        f"{training}{of_each}, {validation}{drawn} and {test}, {counted(len(store.classes), 'class', 'classes')}, "
+        f"sensor {store.sensor}. Run folder: {folder}"
+    )
+    if opened.cutting:
+        progress.say(opened.cutting)
+    for hint in window_hints(store):
+        progress.say(hint)
+    if scaled := describe_scaled(store):
+        progress.say(scaled)
+    counts = np.bincount(divided.split("train").labels, minlength=len(store.classes))
+    if counts.max() >= UNEQUAL * max(counts.min(), 1) and recipe.objective.class_weights == "none":
+        found = f"Classes have from {counts.min():,} to {counts.max():,} training recordings"
+        progress.say(f"{found}; --objective.class_weights balanced lets all classes count the same")
+    if groups := Groups.of(divided):
+        progress.say(groups.summary)
+        if groups.warning:
+            _warn(groups.warning)
 
 
-def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
-    """The network that the recipe describes, with starting weights, in the task that it learns."""
-    seed = recipe.training.seed
-    try:
-        if task == "pretrain":
-            return MaskedReconstruction(build_masked_model(recipe.model, seed=seed), recipe.objective)
-    except ValueError as error:
-        raise Event2VecError(str(error)) from None
-    model = build_model(recipe.model, class_names=store.classes, sampling=recipe.sampling, seed=seed)
-    return Classification(model, recipe.objective)
-
-
-def take_over(model: Classifier | MaskedEventModel, init: Path) -> list[str]:
-    """Copy all weights but the head's from another network; gives their names."""
-    other = load_any_model(init)
-    learnt, wanted = other.config.intensity, model.config.intensity
-    if learnt != wanted:
-        raise FileError(
-            init, f"was trained with model.intensity {learnt}, this recipe has {wanted}. Add --model.intensity {learnt}"
-        )
-    theirs, ours = other.state_dict(), model.state_dict()
-    taken = [name for name in ours if name.startswith(("embed.", "backbone."))]
-    for name in taken:
-        if name not in theirs or theirs[name].shape != ours[name].shape:
-            found = f"has {tuple(theirs[name].shape)}" if name in theirs else "is missing"
-            expected = f"this recipe needs {tuple(ours[name].shape)}"
-            raise FileError(init, f"does not fit: {name} {found}, {expected}. Use the same model settings in both")
-    model.load_state_dict(ours | {name: theirs[name] for name in taken})
-    return taken
-
-
-def _alone(run: Path) -> AbstractContextManager[None]:
-    """Of processes that train together, the first keeps the run for all of them."""
-    return own_run(run) if is_first_rank() else nullcontext()
-
-
-def _fit(trainer: pl.Trainer, recipe: Recipe, store: EventStore, objective: Objective, last: Path | None) -> None:
-    data = TrainingData(recipe, store)
-    parts = trainer.world_size * recipe.trainer.accumulate
-    steps = steps_in_epoch(len(data.learn_from), recipe.training, parts)
-    learner = Learner(objective, recipe, steps, data.learn_from.sources)
-    if last:
-        _check_checkpoint(last, learner, trainer.world_size)
-    with _quiet():
-        try:
-            trainer.fit(learner, datamodule=data, ckpt_path=last, weights_only=True)
-        except SystemExit:
-            if trainer.interrupted:  # Lightning turns Ctrl-C into an exit
-                signal.signal(signal.SIGINT, signal.default_int_handler)
-                raise KeyboardInterrupt from None
-            raise
-        except (Event2VecError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-            if last and not data.asked and not isinstance(error, Event2VecError):
-                raise _misfit(last, f"{type(error).__name__}: {error}") from None
-            told = _worker_error(error) or error
-            if (
-                not is_first_rank()
-            ):  # what this process alone met is said here: the first speaks for all, and may not know
-                logging.getLogger("event2vec").error(
-                    "event2vec: process %d: %s", trainer.global_rank, excerpt(told, 300)
-                )
-            raise told from None
-
-
-def _worker_error(error: Exception) -> Event2VecError | None:
-    """What a process that reads ahead met: torch gives it back as a traceback, with the error in its last line."""
-    kind, _, message = str(error.args[0] if error.args else "").strip().rpartition("\n")[2].partition(": ")
-    return Event2VecError(message) if kind.startswith("event2vec.errors.") else None
-
-
-def _check_checkpoint(path: Path, learner: Learner, devices: int) -> None:
-    """Lightning looks at a checkpoint piece by piece, and each of its errors would be another, of every process."""
-    if not path.is_file():  # a pipe would block
-        raise _misfit(path, "it is not a file")
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # damage shows in many ways
-        raise FileError(
-            path, f"cannot be read ({type(error).__name__}), so the run cannot go on. {BEGIN_AGAIN}"
-        ) from None
-    if not isinstance(checkpoint, dict) or not checkpoint.keys() >= STATE:
-        raise _misfit(path, "it holds no whole state of a training")
-    _check_step(checkpoint, learner.recipe.trainer.accumulate, devices)
-    weights, wanted = checkpoint["state_dict"], learner.state_dict()
-    if not isinstance(weights, dict):
-        raise _misfit(path, "it holds no weights by name")
-    for name in wanted.keys() | weights.keys():
-        found = weights.get(name)
-        if name not in wanted or not isinstance(found, torch.Tensor) or found.shape != wanted[name].shape:
-            raise _misfit(path, f"{name} is not as the recipe needs it")
-        if not bool(found.isfinite().all()):
-            raise _misfit(path, f"{name} has values that are not finite numbers")
-    for name in ("optimizer_states", "lr_schedulers"):
-        if not isinstance(checkpoint[name], list) or len(checkpoint[name]) != 1:
-            raise _misfit(path, f"its {name} must have exactly one entry")
-    sums = checkpoint["sums"]
-    if not isinstance(sums, torch.Tensor) or sums.shape != learner.sums["train"].shape:
-        raise _misfit(path, "its sums of metrics are not those of this task")
-
-
-def _check_step(checkpoint: dict[str, Any], accumulate: int, devices: int) -> None:
-    """A step is shared out over as many devices and batches as when the run was started."""
-    if (began := checkpoint["world_size"]) != devices:
-        count = "1 device" if began == 1 else f"{shown(began)} devices"
-        raise Event2VecError(f"the run was started on {count} and must be resumed on as many, got {devices}")
-    if (began := checkpoint.get("accumulate", 1)) != accumulate:
-        raise Event2VecError(
-            f"the run was started with trainer.accumulate {shown(began)} and must be resumed with it, got {accumulate}"
-        )
-
-
-def _misfit(path: Path, problem: str) -> FileError:
-    return FileError(path, f"does not fit the run: {shorten(problem)}. {BEGIN_AGAIN}")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Lightning's hints are for programmers; what matters to people is said by the watcher."""
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
-
-
-def _trainer(recipe: Recipe, store: EventStore, run: Path, objective: Objective, watcher: Watcher | None) -> pl.Trainer:
-    devices, nodes = recipe.trainer.devices, recipe.trainer.num_nodes
-    launched = int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun for every process
-    if launched > 1 and devices == "auto":
-        devices = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-        nodes = launched // devices
-    try:
-        with _quiet():
-            trainer = pl.Trainer(
-                max_epochs=recipe.training.epochs,
-                accelerator=recipe.trainer.accelerator,
-                devices=devices,
-                num_nodes=nodes,
-                strategy=recipe.trainer.strategy,
-                precision=recipe.trainer.precision,  # type: ignore[arg-type]
-                accumulate_grad_batches=recipe.trainer.accumulate,
-                gradient_clip_val=recipe.training.clip or None,
-                limit_val_batches=None if "test" in store.splits else 0,
-                logger=TensorBoardLogger(run, name="", version="tensorboard"),
-                callbacks=[Means(), Diary(run, watcher), Checkpoints(run / CHECKPOINTS, objective, recipe.training)],
-                plugins=[WholeCheckpoints()],
-                default_root_dir=run,
-                enable_checkpointing=False,
-                use_distributed_sampler=False,
-                num_sanity_val_steps=0,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-                log_every_n_steps=10,
-            )
-    except (MisconfigurationException, ImportError, ValueError, TypeError, RuntimeError) as error:
-        raise Event2VecError(f"the trainer settings do not work here: {' '.join(str(error).split())}") from None
-    if launched > 1 and trainer.world_size != launched:
-        raise Event2VecError(
-            f"{launched} processes were started, and trainer.devices and trainer.num_nodes make {trainer.world_size}"
-        )
-    return trainer
+def _warn(message: str) -> None:
+    warnings.warn(message, Event2VecWarning, stacklevel=5)

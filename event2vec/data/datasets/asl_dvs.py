@@ -8,19 +8,20 @@ from event2vec.errors import Event2VecError, FileError
 from event2vec.io import Recording
 from event2vec.io.arrays import ASL_DVS_SENSOR as SENSOR
 from event2vec.io.arrays import TURNED
+from event2vec.names import shown
 
 CLASSES = tuple("abcdefghiklmnopqrstuvwxy")  # j and z are movements, not signs
 TRAIN_PERCENT = 80
 PUBLISHED = "https://github.com/PIX2NVS/NVS2Graph"
-# Whether columns and rows count from the other end than in an upright picture. The published .mat files count rows
-# upwards, and are turned as they are read; SpikingJelly turns them by half for its npz files, so those are mirrored.
+# Whether columns and rows are counted from the opposite end, compared with an upright picture. The published .mat files
+# count rows upwards, and our reader flips them; SpikingJelly rotates them by 180 degrees, so its files are mirrored.
 ORIENTATIONS = {"upright": (False, False), "mat": (False, True), "spikingjelly": (True, False)}
 READ = {".mat": "upright", ".npz": "spikingjelly"}
 
 
 @dataclass(frozen=True)
 class AslDvs(FileDataset):
-    """Recordings of both kinds of files, brought to one orientation."""
+    """Recordings from both kinds of files, in one orientation."""
 
     orientation: str = "upright"
 
@@ -34,7 +35,7 @@ class AslDvs(FileDataset):
         events = recording.events
         x = SENSOR.width - 1 - events.x if mirror else events.x
         y = SENSOR.height - 1 - events.y if flip else events.y
-        warnings = tuple(warning for warning in recording.warnings if warning != TURNED)  # nothing new in this data set
+        warnings = tuple(warning for warning in recording.warnings if warning != TURNED)  # expected in this data set
         return replace(recording, events=replace(events, x=x, y=y), warnings=warnings)
 
     def fingerprint(self, index: int) -> str:
@@ -42,17 +43,17 @@ class AslDvs(FileDataset):
 
 
 def open_asl_dvs(root: Path | None, split: str, *, orientation: str = "upright") -> FileDataset:
-    """The data set has no split of its own: the first 80 % of each letter, by name, train.
+    """The data set has no split of its own: the first 80 % of each letter, by name, are for training.
 
-    A network trained on another orientation is tested on that one: `mat` is how the published files count, and
-    `spikingjelly` how its npz files do, whichever of the two kinds lies in `root`.
+    For networks trained on another orientation, `mat` gives the coordinates of the published files and `spikingjelly`
+    those of its npz files, whichever of the two is in `root`.
     """
     if orientation not in ORIENTATIONS:
-        raise Event2VecError(f"orientation '{orientation}' is not known; there are {', '.join(ORIENTATIONS)}")
+        raise Event2VecError(f"orientation must be one of {', '.join(ORIENTATIONS)}, got {shown(orientation)}")
     root = check_root(root, "asl_dvs")
     base = find_base(root, lambda place: (place / "a").is_dir() and (place / "y").is_dir())
     if base is None:
-        raise wrong_layout(root, "a folder for each letter from a to y but j, with .mat or .npz files", PUBLISHED)
+        raise wrong_layout(root, "a folder for each letter from a to y except j, with .mat or .npz files", PUBLISHED)
     found: list[tuple[Path, int]] = []
     for label, letter in enumerate(CLASSES):
         paths = files_in(base / letter, tuple(READ))

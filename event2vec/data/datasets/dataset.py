@@ -2,13 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from event2vec.data.windows import Windows
 from event2vec.errors import FileError
 from event2vec.events import Events
 from event2vec.io import Recording, read_recording
+from event2vec.io.folders import find_recordings
 from event2vec.names import check_class_names
 from event2vec.sensor import Sensor
 
@@ -22,6 +24,13 @@ class Dataset(ABC):
     classes: tuple[str, ...]
     sources: tuple[str, ...]  # what each recording is called in reports
     labels: tuple[int, ...]
+    drawn: bool = field(default=False, kw_only=True)  # whether we drew the split, from recordings that came undivided
+    windows: Windows | None = field(default=None, kw_only=True)  # what each recording is cut into; None: it stays whole
+
+    @property
+    def cut_by(self) -> Windows | None:
+        """What the recordings of a store made from this are cut by."""
+        return self.windows
 
     @abstractmethod
     def read(self, index: int) -> Recording:
@@ -29,7 +38,23 @@ class Dataset(ABC):
 
     @abstractmethod
     def fingerprint(self, index: int) -> str:
-        """Changes when the recording would come out differently; work that stopped is taken up by it."""
+        """Changes if the recording would be read differently, so that stopped work is resumed only if it still fits."""
+
+    def group(self, index: int) -> str:
+        """What a recording belongs to, such as a person: one group is never divided between splits.
+
+        A recording that belongs to nothing is a group by itself, named as the recording. Windows cut from one recording
+        have the group of that recording.
+        """
+        return self.sources[index]
+
+    def is_in_file_of_last(self, index: int) -> bool:
+        """Whether a recording is from the same file as the one before it, so that one worker should read both."""
+        return False
+
+    def unused(self, index: int) -> int:
+        """Microseconds of its file that belong to no recording, for the first recording of each file; else 0."""
+        return 0
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -43,9 +68,11 @@ class FileDataset(Dataset):
     """One file for each recording."""
 
     paths: tuple[Path, ...]
-    sensor: Sensor | None = None  # None: as each file says
+    sensor: Sensor | None = None  # None: the one that each file names
     columns: str | None = None
     time_unit: str | None = None
+    groups: tuple[str, ...] = ()  # of all recordings; none: each is by itself
+    network: Sensor | None = None  # what recordings are brought to, as a network for this sensor reads them
 
     @classmethod
     def of(
@@ -57,16 +84,23 @@ class FileDataset(Dataset):
         found: Sequence[tuple[Path, int]],
         **options: Any,
     ) -> "FileDataset":
-        """From paths with their labels; sources are named from `base` on."""
+        """From paths with their labels; sources are paths relative to `base`."""
         paths = tuple(path for path, _ in found)
         sources = tuple(str(path.relative_to(base)) for path in paths)
         return cls(name, split, classes, sources, tuple(label for _, label in found), paths, **options)
 
+    def group(self, index: int) -> str:
+        return self.groups[index] if self.groups else super().group(index)
+
     def read(self, index: int) -> Recording:
-        return read_recording(self.paths[index], sensor=self.sensor, columns=self.columns, time_unit=self.time_unit)
+        options: dict[str, Any] = {"columns": self.columns, "time_unit": self.time_unit}
+        recording = read_recording(self.paths[index], sensor=self.sensor, **options)
+        if self.network is None:
+            return recording
+        return replace(recording, events=recording.on_sensor(self.network), sensor_declared=True)
 
     def fingerprint(self, index: int) -> str:
-        return f"{file_fingerprint(self.paths[index])} {self.sensor} {self.columns} {self.time_unit}"
+        return f"{file_fingerprint(self.paths[index])} {self.sensor} {self.columns} {self.time_unit} {self.network}"
 
 
 def file_fingerprint(path: Path) -> str:
@@ -78,23 +112,18 @@ def file_fingerprint(path: Path) -> str:
 
 
 def files_in(folder: Path, suffixes: tuple[str, ...] = ()) -> list[Path]:
-    """Every file below a folder by name, but for the hidden ones that file managers leave.
-
-    A link to nowhere or a pipe counts: it is a recording that the user meant to have, and reading it says what is
-    wrong.
-    """
-    found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    seen = (path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
-    return sorted(path for path in seen if not suffixes or path.suffix.lower() in suffixes)
+    """Every file below a folder that may be a recording, sorted by name."""
+    found, _ = find_recordings(folder)
+    return [path for path in found if not suffixes or path.suffix.lower() in suffixes]
 
 
 def files_by_class(folders: Iterable[Path], suffixes: tuple[str, ...] = ()) -> list[tuple[Path, int]]:
-    """All files with their labels, from one folder for each class."""
+    """All files with their labels, from one folder per class."""
     return [(path, label) for label, folder in enumerate(folders) for path in files_in(folder, suffixes)]
 
 
 def class_names(folders: Iterable[Path]) -> tuple[str, ...]:
-    """The names of folders, in their order, as names of classes; those that cannot be are refused before any work."""
+    """The folders' names as class names, in the same order; unusable ones are refused before any work."""
     names = []
     for folder in folders:
         try:
@@ -106,14 +135,14 @@ def class_names(folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def find_base(root: Path, fits: Callable[[Path], bool]) -> Path | None:
-    """Where a data set begins: at the root, or up to two folders down, as archives are often unpacked."""
+    """The folder that holds a data set: the root, or one up to two levels below, as archives are often unpacked."""
     levels = ([root], root.glob("*/"), root.glob("*/*/"))
     return next((place for level in levels for place in sorted(level) if fits(place)), None)
 
 
 def check_root(root: Path | None, name: str) -> Path:
     if root is None:
-        raise FileError(name, "is read from a folder. Say where it is: --root FOLDER")
+        raise FileError(name, "is read from a folder. Set it with --data FOLDER")
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "does not exist"
         raise FileError(root, f"{problem}, expected the folder of the data set '{name}'")
@@ -121,7 +150,7 @@ def check_root(root: Path | None, name: str) -> Path:
 
 
 def wrong_layout(root: Path, looked_for: str, published: str) -> FileError:
-    """The error for a root that is not what its data set looks like when unpacked."""
+    """The error for a folder that does not look like the unpacked data set."""
     entries = sorted(path.name + ("/" if path.is_dir() else "") for path in root.iterdir())
     found = ", ".join(entries[:8]) + (f" and {len(entries) - 8} more" if len(entries) > 8 else "")
-    return FileError(root, f"has {found or 'nothing in it'}; looked for {looked_for}. Published at {published}")
+    return FileError(root, f"holds {found or 'nothing'}, expected {looked_for}. Published at {published}")

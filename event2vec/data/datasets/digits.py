@@ -1,6 +1,6 @@
-"""Handwritten digits shown to a simulated camera: the first run and the tests need no download.
+"""Handwritten digits seen by a simulated camera, so that the demo and the tests need no download.
 
-Made as N-MNIST was: a still picture, and a camera that jerks along three sides of a triangle in 0.3 s.
+Made like N-MNIST: the picture stands still, and the camera moves along the three sides of a triangle in 0.3 s.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from event2vec.sensor import Sensor
 SENSOR = Sensor(34, 34)
 CLASSES = tuple(str(digit) for digit in range(10))
 TEST_COUNT = 360  # of 1,797
-VERSION = 1  # raise it when the same seed gives other events
+VERSION = 1  # raise it if a change gives different events for the same seed
 
 SECONDS = 0.3
 FRAMES = 150
 ENLARGED = 3.0  # a digit of 8 x 8 becomes 24 x 24
-BORDER = 2  # dark pixels around a digit, so that its edges fade as the rest of it does
+BORDER = 2  # dark pixels around a digit, so that its edges fade smoothly
 CORNERS = ((-3.0, -1.5), (0.0, 3.0), (3.0, -1.5), (-3.0, -1.5))  # where the camera looks, in pixels
 DARK = 0.45  # grey of the background; black would drown the digit in events
 THRESHOLD = 0.35  # log contrast; together with DARK this gives about as many events as N-MNIST has
@@ -31,7 +31,7 @@ THRESHOLD = 0.35  # log contrast; together with DARK this gives about as many ev
 
 @dataclass(frozen=True)
 class Digits(Dataset):
-    """scikit-learn's digits, each simulated when it is asked for."""
+    """scikit-learn's digits, each simulated when it is read."""
 
     numbers: tuple[int, ...]  # which of scikit-learn's 1,797 pictures
     seed: int

@@ -25,7 +25,7 @@ def open_dvs_lip(root: Path | None, split: str) -> FileDataset:
     strangers = sorted({path.name for path in (base / "test").iterdir() if path.is_dir()} - set(words))
     if strangers or not words:
         raise wrong_layout(
-            base / "test", f"the words of train/, and not {', '.join(strangers[:5]) or 'nothing'}", PUBLISHED
+            base / "test", f"the same words as in train/, without {', '.join(strangers[:5]) or 'any'}", PUBLISHED
         )
     found = files_by_class((base / split / word for word in words), (".npy", ".npz"))
     return FileDataset.of("dvs_lip", split, words, base, found, sensor=SENSOR)

@@ -1,4 +1,4 @@
-"""Pictures of events and of what a network makes of them."""
+"""Figures of events and of what a network learns from them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def pyplot() -> Any:
-    """matplotlib's drawing functions, for names that people chose: a $ in one begins no formula."""
+    """matplotlib.pyplot with formulas off: a $ in the name of a file or class must not start one."""
     import matplotlib.pyplot as plt
 
     plt.rcParams["text.parse_math"] = False
@@ -18,9 +18,9 @@ def pyplot() -> Any:
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure as PNG, to look at, and beside it as SVG, to print; and let it go."""
+    """Save a figure as PNG, for the screen, and as SVG, for print; then close it."""
     plt = pyplot()
-    # The same picture gives the same file: no random names in it, and no date.
+    # The same figure gives the same file: no random names in it, and no date.
     with plt.rc_context({"svg.hashsalt": "event2vec"}):
         for picture, options in (
             (path.with_suffix(".png"), {"dpi": 150}),

@@ -1,4 +1,4 @@
-"""Which events a network attends to: what each receives in the attention that the network computes (Figure 6)."""
+"""Which events a network attends to: the attention that each event receives (Figure 6)."""
 
 from pathlib import Path
 from typing import Any
@@ -12,42 +12,48 @@ from torch import Tensor
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.figures import pyplot, save_figure
 from event2vec.events import EventBatch, Events
-from event2vec.model.attention import Bidirectional, ForgettingDirection, forgetting_weights, reverse
+from event2vec.model.attention import Bidirectional, ForgettingDirection, Rows, forgetting_weights, reverse
 from event2vec.model.classifier import Classifier
+from event2vec.model.config import ModelConfig
 
 DARK = "#333344"  # behind the events, so that the brightest stand out
 ACROSS = 4  # blocks side by side
 
 
+def has_attention_to_draw(model: Classifier) -> bool:
+    """Forgetting attention has weights; gated linear attention and other networks have none."""
+    return isinstance(model.config, ModelConfig) and model.config.attention == "forgetting"
+
+
 @torch.no_grad()
 def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]:
-    """What each event receives in each block, as (blocks, events); each row sums to the number of events.
+    """The attention that each event receives in each block, (blocks, events); each row sums to the number of events.
 
-    Averaged over queries, heads and both directions. After pooling, a token stands for several events, which share what
-    it receives.
+    Averaged over queries, heads and both directions. After pooling, a token stands for several events, which share
+    its attention.
     """
-    seen: list[tuple[Bidirectional, Tensor, Tensor]] = []
+    seen: list[tuple[Bidirectional, Tensor, Rows]] = []
 
     def note(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
         assert isinstance(module, Bidirectional)
-        seen.append((module, inputs[0], inputs[1]))
+        seen.append((module, *inputs))
 
+    if not has_attention_to_draw(model):
+        raise Event2VecError("this network has no weights to draw; that needs model.attention = forgetting")
     modules = [module for module in model.modules() if isinstance(module, Bidirectional)]
-    if any(not isinstance(direction, ForgettingDirection) for module in modules for direction in module.directions):
-        raise Event2VecError("gated linear attention has no weights to draw; this is for model.attention = forgetting")
     hooks = [module.register_forward_pre_hook(note) for module in modules]
     try:
         model(EventBatch.pad([events]).to(next(model.parameters()).device))
     finally:
         for hook in hooks:
             hook.remove()
-    return np.stack([_received(module, tokens, turn, len(events)) for module, tokens, turn in seen])
+    return np.stack([_received(module, tokens, rows, len(events)) for module, tokens, rows in seen])
 
 
-def _received(module: Bidirectional, tokens: Tensor, turn: Tensor, events: int) -> NDArray[np.float64]:
-    before, after = directed_weights(module, tokens, turn)
-    both = (before.mean(dim=(1, 2)) + reverse(after.mean(dim=(1, 2)), turn))[0] / 2
-    pooled = 1  # events that share a token: each stage of pooling halves a row, and leaves what is over alone
+def _received(module: Bidirectional, tokens: Tensor, rows: Rows, events: int) -> NDArray[np.float64]:
+    before, after = directed_weights(module, tokens, rows)
+    both = (before.mean(dim=(1, 2)) + reverse(after.mean(dim=(1, 2)), rows.turn))[0] / 2
+    pooled = 1  # events per token: each stage of pooling halves a row, and keeps an odd last token
     while -(-events // pooled) > len(both):
         pooled *= 2
     shared = both.repeat_interleave(pooled)[:events]
@@ -55,20 +61,20 @@ def _received(module: Bidirectional, tokens: Tensor, turn: Tensor, events: int) 
 
 
 def directed_weights(
-    module: Bidirectional, tokens: Float[Tensor, "1 length dim"], turn: Tensor
+    module: Bidirectional, tokens: Float[Tensor, "1 length dim"], rows: Rows
 ) -> tuple[Float[Tensor, "1 heads length length"], Float[Tensor, "1 heads length length"]]:
-    """The weights of both directions as the forward pass has them; the second over the row reversed."""
+    """The attention weights of both directions, as in the forward pass; the second over the reversed row."""
     ahead, back = module.directions[0], module.directions[-1]
     assert isinstance(ahead, ForgettingDirection)
     assert isinstance(back, ForgettingDirection)
-    q, k, _, gate = (part.transpose(1, 2) for part in ahead.project(tokens))
+    q, k, _, gate = (part.transpose(1, 2) for part in ahead.project(tokens, rows))
     before = forgetting_weights(q, k, gate)
-    q, k, _, gate = (reverse(part, turn).transpose(1, 2) for part in back.project(tokens))
+    q, k, _, gate = (reverse(part, rows.turn).transpose(1, 2) for part in back.project(tokens, rows))
     return before, forgetting_weights(q, k, gate)
 
 
 def draw_attention(model: Classifier, events: Events, title: str, path: Path) -> None:
-    """The events of one recording over the sensor and over time, a column for each block, brighter where seen more."""
+    """Draw one recording over the sensor and over time, a column per block; brighter events receive more attention."""
     from matplotlib.ticker import MaxNLocator
 
     plt = pyplot()
@@ -78,7 +84,7 @@ def draw_attention(model: Classifier, events: Events, title: str, path: Path) ->
     x, y, seconds = events.x.numpy(), events.y.numpy(), events.t.numpy() / 1e6
     low, high = 0.0, float(np.percentile(received, 99))
     for number, weights in enumerate(received):
-        order = np.argsort(weights)  # the most seen on top
+        order = np.argsort(weights)  # the most attended on top
         place = 2 * columns * (number // columns) + number % columns + 1
         style = {"c": weights[order], "cmap": "inferno", "vmin": low, "vmax": high, "s": 9}
         flat = figure.add_subplot(2 * bands, columns, place)
@@ -93,6 +99,6 @@ def draw_attention(model: Classifier, events: Events, title: str, path: Path) ->
         for axis in (deep.xaxis, deep.yaxis, deep.zaxis):
             axis.set_major_locator(MaxNLocator(4))
             axis.set_pane_color(DARK)
-    figure.colorbar(points, ax=figure.axes, label="attention received (1 = its share)", shrink=0.6)
+    figure.colorbar(points, ax=figure.axes, label="attention received (1 = equal share)", shrink=0.6)
     figure.suptitle(title)
     save_figure(figure, path)

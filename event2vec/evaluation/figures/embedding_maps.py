@@ -1,4 +1,4 @@
-"""What the spatial embedding has learnt: colours, similarity of the polarities, a field of arrows (Figures 5, 8, 9)."""
+"""What the spatial embedding has learnt: colours, similarity of the polarities, a vector field (Figures 5, 8, 9)."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.evaluation.figures import pyplot, save_figure
-from event2vec.model.classifier import Classifier
+from event2vec.model.classifier import Event2VecClassifier
 from event2vec.model.embedding import LookupSpatial, ParametricSpatial
 from event2vec.model.masked import MaskedEventModel
 
@@ -15,10 +15,10 @@ POLARITIES = ("darker (p = 0)", "brighter (p = 1)")
 ARROWS = 18  # along the longer side of a field
 
 Grid = NDArray[np.float32]  # polarity x row x column x channel
-FITTED = 50_000  # vectors that principal components are found from
+FITTED = 50_000  # vectors from which principal components are computed
 
 
-def embedding_grid(model: Classifier | MaskedEventModel) -> Grid:
+def embedding_grid(model: Event2VecClassifier | MaskedEventModel) -> Grid:
     """The vector of each pixel and polarity: W_phi of a network, or the table itself (Eq. 2, 5)."""
     spatial, sensor = model.embed.spatial, model.config.sensor
     assert isinstance(spatial, ParametricSpatial | LookupSpatial)
@@ -26,7 +26,7 @@ def embedding_grid(model: Classifier | MaskedEventModel) -> Grid:
 
 
 def neighbour_similarity(grid: Grid) -> float:
-    """Mean cosine similarity of pixels side by side: near 1 for a smooth embedding, near 0 for noise."""
+    """Mean cosine similarity of neighbouring pixels: near 1 for a smooth embedding, near 0 for noise."""
     unit = grid / np.maximum(np.linalg.norm(grid, axis=-1, keepdims=True), 1e-12)
     across, down = (unit[:, :, 1:] * unit[:, :, :-1]).sum(-1), (unit[:, 1:] * unit[:, :-1]).sum(-1)
     pairs = np.concatenate([across.ravel(), down.ravel()])
@@ -52,14 +52,14 @@ def principal_components(grid: Grid, count: int) -> Grid:
 
 
 def colours(grid: Grid) -> Grid:
-    """Three principal components as red, green and blue, each from its darkest to its brightest (Figure 5a)."""
+    """Three principal components as red, green and blue, each stretched to the full range (Figure 5a)."""
     components = principal_components(grid, 3)
     low, high = (np.percentile(components, share, axis=(0, 1, 2)) for share in (1, 99))
     return np.clip((components - low) / np.maximum(high - low, 1e-12), 0, 1).astype(np.float32)
 
 
-def draw_embedding_maps(models: dict[str, Classifier | MaskedEventModel], path: Path) -> dict[str, float]:
-    """One row for each network. Gives how similar neighbours are in each."""
+def draw_embedding_maps(models: dict[str, Event2VecClassifier | MaskedEventModel], path: Path) -> dict[str, float]:
+    """Draw one row per network. Returns the similarity of neighbouring pixels in each."""
     plt = pyplot()
     figure, axes = plt.subplots(
         len(models), 5, figsize=(15, 3.1 * len(models) + 0.6), squeeze=False, layout="constrained"
@@ -78,7 +78,7 @@ def draw_embedding_maps(models: dict[str, Classifier | MaskedEventModel], path: 
         figure.colorbar(picture, ax=row[2], shrink=0.8, label="cosine")
         for axis in row:
             axis.set_xlabel("x (pixels)")
-        row[0].set_ylabel(f"{name}\nneighbours alike: {similar[name]:.3f}\ny (pixels)")
+        row[0].set_ylabel(f"{name}\nneighbour similarity: {similar[name]:.3f}\ny (pixels)")
     figure.suptitle("Spatial embeddings: principal components as colours, polarities compared, vector field")
     save_figure(figure, path)
     return similar

@@ -1,4 +1,4 @@
-"""One recording of each class: what the camera saw in four moments."""
+"""One recording of each class: what the camera saw in four time slices."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from event2vec.evaluation.figures import pyplot, save_figure
 from event2vec.events import Events
 
 QUARTERS = ("first", "second", "third", "last")
-RISING, FALLING, QUIET = "#d95f02", "#3b528b", "#f4f4f4"  # told apart by the colour-blind, and in print
+RISING, FALLING, QUIET = "#d95f02", "#3b528b", "#f4f4f4"  # distinct for the colour-blind, and in print
 
 
 def draw_samples(store: EventStore, path: Path, classes: int = 10) -> None:
-    """A column of pictures for each class, up to `classes` of them; one row for each equal slice of time."""
+    """Draw a column of images per class, for up to `classes` of them; one row per equal slice of time."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -31,9 +31,7 @@ def draw_samples(store: EventStore, path: Path, classes: int = 10) -> None:
         column[0].set_title(store.classes[label], fontsize=10)
     for moment, axis in enumerate(axes[:, 0]):
         axis.set_ylabel(f"{QUARTERS[moment]} quarter", fontsize=9)
-    figure.suptitle(
-        f"What a {store.sensor} event camera reports of each class, in quarters of a recording", fontsize=11
-    )
+    figure.suptitle(f"Events of each class from a {store.sensor} camera, in quarters of a recording", fontsize=11)
     handles = [Patch(color=RISING, label="brighter"), Patch(color=FALLING, label="darker")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     save_figure(figure, path)
@@ -48,6 +46,6 @@ def _moments(events: Events) -> list[NDArray[np.int64]]:
 def last_changes(events: Events) -> NDArray[np.int64]:
     """The sign of the last change at each pixel; 0 where there was none."""
     picture = np.zeros((events.sensor.height, events.sensor.width), np.int64)
-    # In time order: the last one stays.
+    # In time order, so the last one stays.
     picture[events.y.long().numpy(), events.x.long().numpy()] = np.where(events.p.numpy(), 1, -1)
     return picture

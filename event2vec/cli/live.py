@@ -1,0 +1,197 @@
+"""Answer a live stream: the newest window, again and again, on a line that renews itself.
+
+    event2vec live runs/gestures camera                      an event camera on USB; --list shows what is there
+    event2vec live runs/gestures udp://127.0.0.1:3333        packets of eventcv or AEStream
+    aestream ... output stdout | event2vec live runs/gestures -
+    event2vec live runs/gestures clip.aedat4 --loop          a recording, at the speed at which it was recorded
+    event2vec live runs/gestures camera --serve :8765        and a page at http://127.0.0.1:8765
+
+Standard input (-) is text, t,x,y,p in each line (--columns for another order), or 8 bytes an event as in UDP packets
+with times. UDP packets hold 32-bit words: x, polarity and y, and the time in microseconds in a second word; without
+times, events have the time of their arrival. Packets and pipes do not name their sensor: it is --sensor, or the
+network's.
+
+The network reads its whole window for each answer. Too few events are `nothing`; windows that the machine cannot
+keep up with are skipped and counted. Stop with Ctrl-C, or with --seconds.
+"""
+
+import json
+import sys
+import time
+from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from event2vec.cli.options import RUN, add_confidence_option, add_json_option, add_reading_options, reading_options
+from event2vec.cli.parser import at_least, existing, file_to_write
+from event2vec.cli.printing import print_table, say
+from event2vec.errors import Event2VecError
+from event2vec.names import printable
+
+if TYPE_CHECKING:
+    from event2vec.streaming import Live
+    from event2vec.streaming.answers import Answer
+    from event2vec.streaming.server import PageServer
+
+QUIET = 1.0  # seconds between two lines with the same answer, where lines stay
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.usage = "%(prog)s RUN SOURCE [options]"
+    parser.add_argument("run", metavar="RUN", nargs="?", type=existing(RUN), help=RUN)
+    parser.add_argument(
+        "source", metavar="SOURCE", nargs="?", help="camera, camera:SERIAL, udp://HOST:PORT, - or a recording"
+    )
+    parser.add_argument("--list", action="store_true", help="list the cameras on USB, and end")
+    parser.add_argument(
+        "--window", type=float, metavar="SECONDS", help="what each answer is about (default: as in training, else 0.3)"
+    )
+    parser.add_argument("--every", type=float, default=50.0, metavar="MS", help="milliseconds between two answers")
+    parser.add_argument(
+        "--min-events",
+        type=at_least(1),
+        metavar="N",
+        help="fewer in a window are 'nothing' (default: an eighth of what the network reads)",
+    )
+    add_confidence_option(parser)
+    parser.add_argument("--speed", type=float, default=1.0, metavar="X", help="play a recording this much faster")
+    parser.add_argument("--loop", action="store_true", help="play a recording again and again")
+    parser.add_argument("--seconds", type=float, metavar="S", help="end after this long")
+    parser.add_argument(
+        "--record",
+        metavar="FILE",
+        type=file_to_write,
+        help="keep the stream: .aedat4, .raw, .dat, .h5, .csv or .txt",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace the file of --record when it exists")
+    parser.add_argument(
+        "--serve",
+        metavar="HOST:PORT",
+        help="a page with events, answers and latency; :8765 is for this machine alone, 0.0.0.0:8765 for any other",
+    )
+    add_reading_options(parser)
+    add_json_option(parser)
+
+
+def check(options: Namespace) -> None:
+    if not options.list and options.source is None:
+        missing = "a RUN and a SOURCE are" if options.run is None else "a SOURCE is"
+        raise Event2VecError(f"{missing} required: camera, udp://HOST:PORT, - or a recording")
+
+
+def run(options: Namespace) -> int:
+    if options.list:
+        return _list(options.json)
+    from event2vec.streaming import choose_window, live
+
+    chosen = None if options.window is not None else choose_window(options.run)
+    stream = live(
+        options.run,
+        options.source,
+        window=options.window if chosen is None else chosen.seconds,
+        every=options.every / 1e3,
+        min_events=options.min_events,
+        min_confidence=options.min_confidence,
+        speed=options.speed,
+        loop=options.loop,
+        record=options.record,
+        overwrite=options.overwrite,
+        **reading_options(options),
+    )
+    why = "" if chosen is None else f", {chosen.reason}"
+    say(f"Answers on the newest {stream.window:.3g} s{why}; below {stream.min_events:,} events: nothing.")
+    network = stream.answerer.model.config.sensor
+    if stream.source.sensor != network:
+        say(f"Events are scaled from {stream.source.sensor} to the {network} that the network reads.")
+    with stream, ExitStack() as cleanup:
+        page = cleanup.enter_context(_serve(stream, options.serve)) if options.serve else None
+        try:
+            _show(stream, options, page)
+        finally:
+            _sum_up(stream)
+    return 0
+
+
+def _serve(stream: "Live", address: str) -> "PageServer":
+    from event2vec.streaming.server import PageServer
+
+    page = PageServer(stream, address)
+    say(f"The page: {page.url}")
+    return page
+
+
+def _list(as_json: bool) -> int:
+    from event2vec.streaming.camera_source import list_cameras
+
+    cameras = list_cameras()
+    if as_json:
+        print(json.dumps(cameras, indent=2, default=str))
+    elif cameras:
+        names = ("name", "kind", "serial", "speed")
+        print_table(names, [[str(camera.get(name, "")) for name in names] for camera in cameras], left=names)
+    else:
+        say("No event camera was found. Plug one in; on Linux, eventcv's udev rules must be there.")
+    return 0
+
+
+def _show(stream: "Live", options: Namespace, page: "PageServer | None") -> None:
+    end = float("inf") if options.seconds is None else time.monotonic() + options.seconds
+    lines = Lines(options.json)
+    for answer in stream:
+        began = time.perf_counter()
+        for notice in answer.notices:
+            lines.interrupt()
+            say(f"event2vec: {notice}")
+        lines.show(answer)
+        if page is not None:
+            page.publish(answer)
+        stream.drawing = time.perf_counter() - began + (page.drawing if page is not None else 0.0)
+        if time.monotonic() >= end:
+            break
+    lines.interrupt()
+
+
+def _sum_up(stream: "Live") -> None:
+    recorder = stream.recorder
+    if recorder is not None:
+        stream.close()
+        lost = f"; {recorder.lost:,} were lost, as the disk could not keep up" if recorder.lost else ""
+        say(f"{recorder.path}: {recorder.recorded:,} events recorded{lost}")
+    if stream.skipped:
+        say(
+            f"{stream.skipped:,} windows were skipped: this machine needs more than {1e3 * stream.every:g} ms for some."
+        )
+
+
+class Lines:
+    """One line that renews itself at a terminal; elsewhere a line for each change, or each second."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json, self.terminal = as_json, sys.stdout.isatty() and not as_json
+        self.said: tuple[str, float] = ("", 0.0)
+        self.open = False
+
+    def show(self, answer: "Answer") -> None:
+        if self.as_json:
+            print(json.dumps(answer.facts()), flush=True)
+        elif self.terminal:
+            print(f"\r{line_of(answer)}\x1b[K", end="", flush=True)
+            self.open = True
+        elif answer.name != self.said[0] or time.monotonic() - self.said[1] > QUIET:
+            print(line_of(answer), flush=True)
+            self.said = answer.name, time.monotonic()
+
+    def interrupt(self) -> None:
+        """Leave the line as it is; what follows begins a new one."""
+        if self.open:
+            print(flush=True)
+            self.open = False
+
+
+def line_of(answer: "Answer") -> str:
+    sure = f"{answer.confidence:4.0%}" if answer.confidence else "    "
+    latency = f"{1e3 * answer.latency_p50:.0f}/{1e3 * answer.latency_p95:.0f} ms"
+    return (
+        f"{answer.time:9.2f} s  {printable(answer.name):20} {sure}  {answer.rate:12,.0f} events/s  "
+        f"latency {latency} (p50/p95)  {answer.skipped:,} skipped"
+    )

@@ -1,0 +1,109 @@
+"""The options of `train` and `pretrain`: a recipe, and every one of its settings."""
+
+from argparse import Action, ArgumentParser, Namespace
+from typing import Any
+
+from event2vec.cli.options import DATA, add_workers_option
+from event2vec.cli.parser import existing
+from event2vec.documents import RECIPES, parse_yaml
+from event2vec.errors import Event2VecError
+from event2vec.settings import Described, describe_settings
+from event2vec.training.recipe import Recipe, load_recipe, recipes_of_networks, setting_names
+
+CUTTING = ("window", "stride", "min_events", "window_events", "labels")
+SHORT = {f"data.{name}": f"--{name.replace('_', '-')}" for name in ("group_by", *CUTTING)}  # as `prepare` has them
+NOT_YAML = ("data.group_by", "data.labels")  # in a regular expression, brackets and stars have their own meaning
+
+
+def add_recipe_arguments(parser: ArgumentParser) -> None:
+    parser.usage = "%(prog)s RECIPE [--data PATH] [--out RUN] [--init RUN] [settings]  or  --resume RUN"
+    parser.epilog = f"'{parser.prog} RECIPE --help' shows the values of a recipe."
+    names = ", ".join(RECIPES.names())
+    recipe = parser.add_argument(
+        "recipe", nargs="?", metavar="RECIPE", action=NameRecipe, help=f"{names}; or a file that ends in .yaml"
+    )
+    assert isinstance(recipe, NameRecipe)
+    parser.add_argument("--data", metavar="PATH", type=existing(DATA), help=f"{DATA}, which is prepared first")
+    parser.add_argument("--out", metavar="RUN", help="folder of the run (default: runs/ and a name, numbered)")
+    parser.add_argument(
+        "--init", metavar="RUN", type=existing("a run"), help="start from the weights of this network, except its head"
+    )
+    parser.add_argument(
+        "--resume",
+        metavar="RUN",
+        type=existing("a run"),
+        help="resume a run that was stopped, or train it for longer with --training.epochs",
+    )
+    parser.add_argument("--print-config", action="store_true", help="print all settings as YAML, and train nothing")
+    add_workers_option(parser, "prepare the data set before training (--data.workers read batches during it)")
+    _add_settings(parser, recipe)
+
+
+def _add_settings(parser: ArgumentParser, recipe: "NameRecipe") -> None:
+    """One option for each setting, in one group for each section."""
+    for plain in recipes_of_networks():
+        groups = {}
+        for each in describe_settings(plain):
+            section = each.name.partition(".")[0]
+            if each.name in recipe.settings:  # of all networks, or of one before
+                continue
+            if section not in groups:
+                groups[section] = parser.add_argument_group(*_title(plain, section))
+            names = (f"--{each.name}", *([SHORT[each.name]] if each.name in SHORT else []))
+            option = groups[section].add_argument(*names, dest=each.name, metavar="X", help=_explain(each))
+            recipe.settings[each.name] = option
+
+
+def _title(plain: Recipe, section: str) -> tuple[str, str | None]:
+    content, network = getattr(plain, section), plain.model.network
+    if isinstance(content, str):
+        return "settings, which override the recipe's", None
+    name = section if network == Recipe().model.network else f"{section}, with --model.network {network}"
+    return name, (content.__doc__ or "").partition("\n")[0]
+
+
+def _explain(each: Described) -> str:
+    return f"{each.explanation} ({each.expected}; default: {each.value})".replace("%", "%%")
+
+
+class NameRecipe(Action):
+    """RECIPE: help that follows it shows the values of this recipe."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.settings: dict[str, Action] = {}
+
+    def __call__(self, parser: ArgumentParser, options: Namespace, name: Any, option: str | None = None) -> None:
+        setattr(options, self.dest, name)
+        if name is not None:
+            for each in describe_settings(load_recipe(name)):
+                self.settings[each.name].help = _explain(each)
+
+
+def read_recipe(options: Namespace) -> Recipe:
+    """The recipe that was named, with the settings that were given."""
+    if options.recipe is None:
+        raise Event2VecError(f"RECIPE is required: {', '.join(RECIPES.names())}, or a file that ends in .yaml")
+    return load_recipe(options.recipe).with_settings(overrides(options))
+
+
+def overrides(options: Namespace) -> dict[str, Any]:
+    """Settings that were given on the command line, as YAML reads them."""
+    given = {name: vars(options).get(name) for name in setting_names()}
+    values = {}
+    for name, text in given.items():
+        try:
+            if text is not None:
+                values[name] = text if name in NOT_YAML else parse_yaml(text)
+        except Event2VecError as error:
+            raise Event2VecError(f"--{name} {error}") from None
+    return values
+
+
+def check_recipe_options(options: Namespace) -> None:
+    """What can be refused before torch is loaded."""
+    if options.resume is not None or options.print_config:
+        return
+    recipe = read_recipe(options)
+    if options.data is None and recipe.data.dataset != "digits":
+        raise Event2VecError(f"--data is required: {DATA} ({recipe.data.dataset})")

@@ -1,0 +1,200 @@
+"""Answers over time, for `predict`: options, tables, JSON lines, CSV and a picture."""
+
+import csv
+import json
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from event2vec.cli.options import add_window_options, read_windows, reading_options
+from event2vec.cli.parser import file_to_write, positive
+from event2vec.cli.printing import print_table, say
+from event2vec.cli.progress import ShownProgress
+from event2vec.errors import Event2VecError, FileError
+
+if TYPE_CHECKING:
+    from event2vec.data.labels import Span
+    from event2vec.data.windows import Windows
+    from event2vec.evaluation.timeline import Timeline
+    from event2vec.model.classifier import Classifier
+
+ASKED = ("window", "stride", "min_events", "window_events", "smooth", "smooth_over", "csv", "picture", "labels")
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def add_timeline_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "long recordings", "Answers over time; the default of a network trained on windows."
+    )
+    add_window_options(group)
+    group.add_argument("--whole", action="store_true", help="one answer for each recording, however long it is")
+    group.add_argument(
+        "--smooth",
+        choices=("none", "mean", "hmm"),
+        help="against flicker: the running mean of the scores (mean, the default), or a hidden Markov model (hmm)",
+    )
+    group.add_argument(
+        "--smooth-over",
+        type=positive,
+        metavar="SECONDS",
+        help="length of the running mean, or the shortest time of an answer with hmm (default: five windows)",
+    )
+    group.add_argument("--csv", type=file_to_write, metavar="FILE", help="every window with the scores of all classes")
+    group.add_argument(
+        "--picture", type=file_to_write, metavar="FILE", help="answers and scores over the event rate: .png, .svg, .pdf"
+    )
+    group.add_argument(
+        "--labels",
+        metavar="TABLE",
+        help="score the answers: a table of file, start, stop (seconds) and class, or beside for NAME_labels.csv",
+    )
+
+
+def check_timeline_options(options: Namespace) -> None:
+    """What can be refused before the network is loaded."""
+    asked = _asked(options)
+    if options.whole and asked:
+        raise Event2VecError(f"--whole gives one answer for a recording and {asked[0]} answers over time; choose one")
+    if options.window or options.window_events:
+        read_windows(options)
+    if options.picture and Path(options.picture).suffix.lower() not in PICTURES:
+        raise FileError(options.picture, f"is not a picture, expected a name that ends in {', '.join(PICTURES)}")
+    if options.picture and (len(options.files) > 1 or Path(options.files[0]).is_dir()):
+        raise Event2VecError("--picture shows one recording; give one FILE")
+
+
+def _asked(options: Namespace) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in ASKED if getattr(options, name) is not None]
+
+
+def wants_timeline(model: "Classifier", options: Namespace) -> bool:
+    """Whether answers over time were asked for, or are what the network is for."""
+    return not options.whole and (bool(_asked(options)) or model.windows is not None)
+
+
+def answer_over_time(model: "Classifier", rows: list[dict[str, Any]], options: Namespace) -> int:
+    """The timeline of each recording, one after the other; 2 if one could not be answered."""
+    windows, failed = _windows(model, options), 0
+    found = []
+    for row in rows:
+        try:
+            if "error" in row:
+                raise Event2VecError(row["error"])
+            timeline = _answer(model, row["file"], windows, options)
+            found.append((row["file"], timeline))
+            _show(row["file"], timeline, options)
+        except Event2VecError as error:
+            failed += 1
+            say(f"event2vec: {error}" if row["file"] in str(error) else f"event2vec: {row['file']}: {error}")
+            if options.json:
+                print(json.dumps({"file": row["file"], "error": str(error)}))
+    if options.csv and found:
+        _write_csv(Path(options.csv), found)
+    return 2 if failed else 0
+
+
+def _windows(model: "Classifier", options: Namespace) -> "Windows | None":
+    """As asked for; what was not asked for is as in the training."""
+    if options.window or options.window_events or model.windows is None:
+        return read_windows(options)
+    changes = {name: getattr(options, name) for name in ("stride", "min_events") if getattr(options, name) is not None}
+    try:
+        return replace(model.windows, **changes)
+    except ValueError as error:
+        raise Event2VecError(f"windows: {error}") from None
+
+
+def _answer(model: "Classifier", file: str, windows: "Windows | None", options: Namespace) -> "Timeline":
+    from event2vec.evaluation.timeline import timeline
+
+    return timeline(
+        model,
+        file,
+        windows,
+        smoothing=options.smooth or "mean",
+        smooth_over=options.smooth_over,
+        min_confidence=options.min_confidence,
+        vote=options.vote,
+        progress=ShownProgress(),
+        **reading_options(options),
+    )
+
+
+def _show(file: str, timeline: "Timeline", options: Namespace) -> None:
+    from event2vec.evaluation.timeline_score import score_timeline
+
+    labels, clock = _labels(file, options)
+    score = score_timeline(timeline, labels, clock) if labels else None
+    spans = timeline.spans
+    if options.json:
+        for span in spans:
+            print(json.dumps({"file": file, **span.facts()}))
+        if score:
+            print(json.dumps({"file": file, "score": score.facts()}))
+    else:
+        cells = [
+            (
+                f"{span.start / 1e6:.3f}",
+                f"{span.stop / 1e6:.3f}",
+                span.name,
+                _percent(span.confidence),
+                f"{span.windows:,}",
+            )
+            for span in spans
+        ]
+        print_table(("start s", "stop s", "answer", "confidence", "windows"), cells, left=("answer",), title=file)
+    say(
+        f"{file}: {len(timeline):,} {timeline.windows.summary}, {len(spans):,} spans in {timeline.duration / 1e6:.3f} s"
+    )
+    if score:
+        say(f"{file}: {score.summary}")
+    _remark(file, timeline)
+    if options.picture:
+        from event2vec.evaluation.figures.timelines import draw_timeline
+
+        draw_timeline(timeline, Path(options.picture), Path(file).name, labels, clock)
+        say(f"Drawn in {options.picture}")
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _remark(file: str, timeline: "Timeline") -> None:
+    if timeline.left_out:
+        say(f"event2vec: {file}: {timeline.left_out:,} windows had too few events for an answer")
+    if timeline.scaled_from:
+        say(f"event2vec: {file}: scaled from {timeline.scaled_from} to the sensor that the network reads")
+    if timeline.remark:
+        said = f"{timeline.far:,} of {len(timeline):,} windows are far from the recordings of the training"
+        say(f"event2vec: {file}: {said}: {timeline.remark}")
+
+
+def _labels(file: str, options: Namespace) -> tuple[list["Span"], int]:
+    """The labels of a recording, and the camera's clock at its first event where they are on it."""
+    if not options.labels:
+        return [], 0
+    from event2vec.data.labels import labels_beside, read_labels
+    from event2vec.io.chunks import first_time
+
+    path = Path(file)
+    table = labels_beside(path) if options.labels == "beside" else Path(options.labels)
+    spans = [span for span in read_labels(table) if span.file in ("", file, path.name)]
+    if not spans:
+        raise FileError(table, f"has no label for {path.name}")
+    return spans, first_time(path) if any(span.on_clock for span in spans) else 0
+
+
+def _write_csv(path: Path, found: "list[tuple[str, Timeline]]") -> None:
+    from event2vec.atomic import whole_file
+
+    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        rows: Iterator[dict[str, Any]] = ({"file": name, **row} for name, each in found for row in each.rows())
+        first = next(rows)
+        writer = csv.DictWriter(file, list(first))
+        writer.writeheader()
+        writer.writerow(first)
+        writer.writerows(rows)
+    say(f"Every window is in {path}")

@@ -1,0 +1,55 @@
+"""See a recording: one HTML page with the event player, or an animation. No network is needed.
+
+    event2vec view walk.aedat4               writes walk.html here; open it in a browser
+    event2vec view walk.aedat4 --gif         an animation to send: walk.gif
+    event2vec view walk.aedat4 --mp4         the same through ffmpeg, where that is installed
+
+The page loads nothing from elsewhere: drag through time, choose the time window and the speed. Recordings of more than
+400,000 events are thinned on the page, at random. Animations have all events; short recordings are played slowly, long
+ones quickly, and that is said.
+"""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from event2vec.cli.options import add_reading_options, reading_options
+from event2vec.cli.parser import existing, file_to_write
+from event2vec.cli.printing import say
+from event2vec.errors import Event2VecError
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", type=existing("a recording"), help="a recording, in any format")
+    parser.add_argument("--gif", action="store_true", help="write an animation instead of the page")
+    parser.add_argument("--mp4", action="store_true", help="the same as MP4, with ffmpeg")
+    parser.add_argument(
+        "--out", metavar="FILE", type=file_to_write, help="the file to write (default: the recording's name, here)"
+    )
+    add_reading_options(parser)
+
+
+def check(options: Namespace) -> None:
+    if options.gif and options.mp4:
+        raise Event2VecError("--gif and --mp4 are two files; give one of them")
+    suffix = _suffix(options)
+    if options.out and suffix and Path(options.out).suffix.lower() != suffix:
+        raise Event2VecError(f"--out must end in {suffix} with --{suffix[1:]}, got {options.out}")
+
+
+def _suffix(options: Namespace) -> str:
+    return ".gif" if options.gif else ".mp4" if options.mp4 else ""
+
+
+def run(options: Namespace) -> None:
+    from event2vec.io import read_events
+    from event2vec.player import check_view, view
+
+    out = Path(options.out or Path(options.file).stem + (_suffix(options) or ".html"))
+    check_view(out)
+    events = read_events(options.file, **reading_options(options))
+    made = view(events, out, title=Path(options.file).name)
+    say(f"{made.path}: {made.recorded:,} events, {events.duration / 1e6:.3f} s, {events.sensor}")
+    if made.shown < made.recorded:
+        say(f"Thinned: the page has {made.shown:,} of the events, picked at random.")
+    if made.speed is not None and abs(made.speed - 1) > 0.01:
+        say(f"The animation plays at {made.speed:.2g} times the recorded speed.")

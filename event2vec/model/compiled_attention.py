@@ -1,0 +1,208 @@
+"""Forgetting attention on a CPU by compiled code (`compiled_attention.c`): both directions in one call, with gradients.
+
+Tensors are (batch, length, heads, width) here, as projections leave them. `inputs` are q, k, v and log gates: four for
+both directions, or eight where each direction has its own. The answer (batch, length, directions, heads, width) is laid
+out as W_fb reads it (Eq. 10).
+"""
+
+import ctypes
+import importlib
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+INTERFACE = 2  # of the functions in C; a library of another one may be left from an earlier installation
+WIDEST = 128
+BEFORE, BOTH = 1, 3  # directions: what was before each event, and also what comes after it
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled code, or None where event2vec was installed without what compiles it."""
+    try:
+        path = importlib.import_module("event2vec.model._compiled_attention").__file__
+    except ImportError:
+        return None
+    compiled = ctypes.CDLL(str(path))
+    if not hasattr(compiled, "interface") or compiled.interface() != INTERFACE:
+        return None
+    for function in (compiled.attend, compiled.learn, compiled.project, compiled.project_back, compiled.variants):
+        function.restype = ctypes.c_int64
+    return compiled
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_installed() -> bool:
+    return library() is not None
+
+
+@cache
+def team() -> int:
+    """Where torch's own OpenMP runtime starts work on its threads: others would compete with those for the cores.
+
+    0 where it has no such function; the compiled code then starts threads of its own.
+    """
+    function = getattr(ctypes.CDLL(None), "GOMP_parallel", None)
+    return ctypes.cast(function, ctypes.c_void_p).value or 0 if function else 0
+
+
+class Settings:
+    """How the compiled code runs. For tests and benchmarks: the best is set, and results differ by rounding alone."""
+
+    variant: int | None = None  # instructions: 0 is what every CPU has; None the widest
+    stops = True  # whether rows end where the rest is below rounding
+    used = True  # False: the folded form, as where nothing was compiled
+
+
+def variant() -> int:
+    """Which instructions are used, from 0 on."""
+    best = _best_variant()
+    return best if Settings.variant is None else min(best, Settings.variant)
+
+
+@cache
+def _best_variant() -> int:
+    compiled = library()
+    return int(compiled.variants()) - 1 if compiled else 0
+
+
+def serves(*inputs: Tensor) -> bool:
+    """Whether the compiled code can do it: float32 on a CPU, and heads of a width that it has been made for."""
+    width = inputs[0].shape[-1]
+    return (
+        Settings.used
+        and all(part.dtype == torch.float32 and part.device.type == "cpu" for part in inputs)
+        and width % 8 == 0
+        and 0 < width <= WIDEST
+        and not torch.is_autocast_enabled("cpu")
+        and is_installed()
+    )
+
+
+def attend(inputs: list[Tensor], counts: Tensor | None, directions: int) -> Tensor:
+    """What each event sees of those before it, and with BOTH of those after it. `counts` are the rows' valid events."""
+    if torch.compiler.is_compiling() or type(inputs[0]) is not Tensor:
+        return _attend(inputs, counts, directions)[0]
+    if torch.is_grad_enabled() and any(part.requires_grad for part in inputs):
+        return _Attention.apply(counts, directions, *inputs)  # type: ignore[no-untyped-call]
+    return _forward(inputs, counts, directions, wanted=False)[0]
+
+
+class _Attention(torch.autograd.Function):
+    """The operator below without its cost of a call, which for short rows is that of attention itself."""
+
+    @staticmethod
+    def forward(ctx: Any, counts: Tensor | None, directions: int, *inputs: Tensor) -> Tensor:
+        seen, norms = _forward(list(inputs), counts, directions)
+        ctx.save_for_backward(*inputs, counts, seen, norms)
+        ctx.directions = directions
+        return seen
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        *inputs, counts, seen, norms = ctx.saved_tensors
+        return None, None, *_backward(gradients[0], inputs, counts, seen, norms, ctx.directions)
+
+
+def _forward(
+    inputs: list[Tensor], counts: Tensor | None, directions: int, wanted: bool = True
+) -> tuple[Tensor, Tensor]:
+    """The answer, and what the backward pass needs of softmax if that is wanted."""
+    batch, length, heads, width = inputs[0].shape
+    ways = directions.bit_count()
+    seen = inputs[0].new_empty(batch, length, ways, heads, width)
+    norms = inputs[0].new_empty((ways, batch, heads, 2, length) if wanted else (0,))
+    for part, mask in _calls(inputs, directions):
+        _call("attend", part, counts, mask, [*_sides(seen), norms.data_ptr() if wanted else 0, *[0] * 24])
+    return seen, norms
+
+
+def _backward(
+    gradient: Tensor, inputs: list[Tensor], counts: Tensor | None, seen: Tensor, norms: Tensor, directions: int
+) -> list[Tensor]:
+    gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
+    changes: list[Tensor] = []
+    for part, mask in _calls(inputs, directions):
+        changes += [torch.empty(one.shape) for one in part]
+        sides = [*_sides(seen), norms.data_ptr(), *_sides(gradient)]
+        _call("learn", part, counts, mask, [*sides, *(number for one in changes[-4:] for number in _view(one))])
+    return changes
+
+
+def _calls(inputs: list[Tensor], directions: int) -> list[tuple[list[Tensor], int]]:
+    """Inputs and directions of each call: one, or one for each direction where they share nothing."""
+    if len(inputs) == 4:
+        return [(inputs, directions)]
+    return [(inputs[:4], 1), (inputs[4:], 2)]
+
+
+def _sides(rows: Tensor) -> list[int]:
+    """The halves of both directions; where there is one direction, C does not look at the other."""
+    first, (row, event, way, head, _) = rows.data_ptr(), rows.stride()
+    last = first + rows.element_size() * way * (rows.shape[2] - 1)
+    return [first, row, event, head, last, row, event, head]
+
+
+def _view(rows: Tensor) -> tuple[int, ...]:
+    """Where a tensor begins and its steps along batch, length and heads."""
+    return rows.data_ptr(), *rows.stride()[:3]
+
+
+def _call(name: str, inputs: list[Tensor], counts: Tensor | None, mask: int, rest: list[int]) -> None:
+    """Numbers and addresses as `Job` in `compiled_attention.c` has them. Other Python threads run meanwhile."""
+    compiled = library()
+    assert compiled is not None
+    inputs = [part if part.stride(-1) == 1 or part.dim() == 3 else part.contiguous() for part in inputs]
+    batch, length, heads, width = inputs[0].shape
+    if batch == 0 or length == 0:
+        return
+    numbers = [batch, length, heads, inputs[1].shape[2], width, mask, int(Settings.stops), variant()]
+    numbers += [torch.get_num_threads(), team(), 0 if counts is None else counts.data_ptr()]
+    for part in inputs:
+        numbers += _view(part)
+    numbers += rest
+    if getattr(compiled, name)((ctypes.c_int64 * len(numbers))(*numbers)) < 0:
+        raise MemoryError(f"not enough memory for attention over {batch} x {length} events")
+
+
+@torch.library.custom_op("event2vec::forgetting_attention", mutates_args=(), device_types="cpu")
+def _attend(inputs: list[Tensor], counts: Tensor | None, directions: int) -> tuple[Tensor, Tensor]:
+    return _forward(inputs, counts, directions)
+
+
+@_attend.register_fake
+def _(inputs: list[Tensor], counts: Tensor | None, directions: int) -> tuple[Tensor, Tensor]:
+    batch, length, heads, width = inputs[0].shape
+    ways = directions.bit_count()
+    return inputs[0].new_empty(batch, length, ways, heads, width), inputs[0].new_empty(ways, batch, heads, 2, length)
+
+
+@torch.library.custom_op("event2vec::forgetting_attention_backward", mutates_args=(), device_types="cpu")
+def _learn(
+    gradient: Tensor, inputs: list[Tensor], counts: Tensor | None, seen: Tensor, norms: Tensor, directions: int
+) -> list[Tensor]:
+    return _backward(gradient, inputs, counts, seen, norms, directions)
+
+
+@_learn.register_fake
+def _(
+    gradient: Tensor, inputs: list[Tensor], counts: Tensor | None, seen: Tensor, norms: Tensor, directions: int
+) -> list[Tensor]:
+    return [part.new_empty(part.shape) for part in inputs]
+
+
+def _keep(ctx: Any, inputs: tuple[list[Tensor], Tensor | None, int], output: tuple[Tensor, Tensor]) -> None:
+    parts, counts, ctx.directions = inputs
+    ctx.save_for_backward(*parts, counts, *output)
+
+
+def _differentiate(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[list[Tensor], None, None]:
+    *inputs, counts, seen, norms = ctx.saved_tensors
+    return _learn(gradient, inputs, counts, seen, norms, ctx.directions), None, None
+
+
+_attend.register_autograd(_differentiate, setup_context=_keep)

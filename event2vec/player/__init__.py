@@ -1,0 +1,69 @@
+"""See a recording: the event player as one HTML page, or an animation; no network needed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from event2vec.atomic import whole_file
+from event2vec.errors import Event2VecError, FileError
+from event2vec.events import Events
+from event2vec.io import read_events
+from event2vec.player.animation import Animation, find_ffmpeg, write_gif, write_mp4
+from event2vec.player.clip import Clip, thin
+from event2vec.player.page import PlayerPage
+
+MOST = 400_000  # events on a page, 7 MB; longer recordings are thinned
+ANIMATIONS: dict[str, Callable[[Path, Animation], None]] = {".gif": write_gif, ".mp4": write_mp4}
+SUFFIXES = (".html", *ANIMATIONS)
+
+
+@dataclass(frozen=True)
+class Viewed:
+    """A file that shows a recording."""
+
+    path: Path
+    recorded: int  # events in the recording
+    shown: int  # events in the file
+    speed: float | None  # times the recorded speed; a page has a choice of them
+
+
+def view(recording: Events | str | Path, path: str | Path, *, title: str | None = None) -> Viewed:
+    """Write a page with the event player (.html), or an animation (.gif, or .mp4 where ffmpeg is installed).
+
+        view("walk.aedat4", "walk.html")
+
+    The page is one file that loads nothing. Recordings of more than 400,000 events are thinned on it, at random.
+    """
+    path = Path(path)
+    check_view(path)
+    events = recording if isinstance(recording, Events) else read_events(recording)
+    if len(events) == 0:
+        raise Event2VecError(f"{title or 'the recording'} holds no events, so there is nothing to see")
+    if title is None:
+        title = path.stem if isinstance(recording, Events) else Path(recording).name
+    write, speed, shown = ANIMATIONS.get(path.suffix.lower()), None, len(events)
+    with whole_file(path) as temporary:
+        if write is not None:
+            animation = Animation(events)
+            write(temporary, animation)
+            speed = animation.speed
+        else:
+            page = show(events, title)
+            shown = len(page.clip.events)
+            temporary.write_text(str(page), "utf-8", "backslashreplace")  # file names may not be valid text
+    return Viewed(path, len(events), shown, speed)
+
+
+def check_view(path: Path) -> None:
+    """Refuse what cannot be written, before a long recording is read."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise FileError(path, f"cannot be written: '{path.suffix}' is not one of {', '.join(SUFFIXES)}")
+    if path.is_dir():
+        raise FileError(path, "is a folder, expected the name of a file to write")
+    if path.suffix.lower() == ".mp4":
+        find_ffmpeg()
+
+
+def show(events: Events, title: str = "events") -> PlayerPage:
+    """The page with the player, for a notebook."""
+    return PlayerPage(Clip(title, thin(events, MOST), len(events)))

@@ -1,0 +1,215 @@
+"""Live: a stream of events in, an answer every few milliseconds.
+
+One thread reads the stream into a ring of the newest events and waits for nobody. The thread that asks for answers
+takes the newest window each time; what it cannot keep up with is skipped and counted, so that nothing queues up.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from event2vec.errors import Event2VecError
+from event2vec.events import Events
+from event2vec.model.checkpoint import load_model
+from event2vec.model.classifier import UNKNOWN, Classifier
+from event2vec.sensor import Sensor, SensorLike
+from event2vec.streaming.answers import NOTHING, Answer, Answerer, Read
+from event2vec.streaming.reader import Reader
+from event2vec.streaming.recorder import Recorder, check_recording
+from event2vec.streaming.ring import View
+from event2vec.streaming.source import Source
+from event2vec.streaming.sources import open_source
+from event2vec.streaming.windows import USUAL, Window, check_window, trained_window
+from event2vec.training.run import Run
+
+EVERY = 0.05  # seconds between two answers
+REMEMBERED = 200  # answers over which the percentiles of latency are taken
+CONTINUOUS = 0.01  # seconds; an event before a longer pause is not what an answer waited for
+
+
+class Live:
+    """Answers on a stream, made by iterating over it. `live` makes one of names."""
+
+    def __init__(
+        self,
+        model: Classifier,
+        source: Source,
+        window: float,
+        every: float = EVERY,
+        min_events: int | None = None,
+        min_confidence: float = 0.0,
+        recorder: Recorder | None = None,
+    ) -> None:
+        check_window(window)
+        if not 0.001 <= every <= 60:
+            raise Event2VecError(f"--every must be 1 to 60000 milliseconds, got {1e3 * every:g}")
+        if not 0 <= min_confidence <= 1:
+            raise Event2VecError(f"--min-confidence must be from 0 to 1, got {min_confidence:g}")
+        self.model, self.class_names = model, model.class_names
+        self.every, self.min_confidence = every, min_confidence
+        self.min_events = max(1, model.sampling.length // 8 if min_events is None else min_events)
+        self.source, self.recorder = source, recorder
+        self.answerer = Answerer(model, source.sensor)
+        self.reader = Reader(source, window, recorder)
+        self.skipped = 0
+        self.drawing = 0.0  # seconds that the last answer took to be shown; set by whoever shows it
+        self.newest: Read | None = None  # what the network read last
+        self._latencies: deque[float] = deque(maxlen=REMEMBERED)
+
+    @property
+    def window(self) -> float:
+        """Seconds of the stream that each answer is about; may be changed at any time."""
+        return self.reader.window
+
+    @window.setter
+    def window(self, seconds: float) -> None:
+        check_window(seconds)
+        self.reader.window = seconds
+
+    def __iter__(self) -> Iterator[Answer]:
+        try:
+            if not self.reader.is_alive():
+                self.reader.start()
+            due = time.monotonic()
+            while True:
+                due += self._wait(due)
+                ended = self.reader.ended
+                yield self._answer(self._moment(ended), last=ended)
+                if ended is not None:
+                    return
+        finally:
+            self.close()
+
+    def _wait(self, due: float) -> float:
+        """Sleep until the next answer is due; returns the time to the one after it. Moments that passed are skipped."""
+        time.sleep(max(0.0, due - time.monotonic()))
+        missed = int((time.monotonic() - due) / self.every)
+        self.skipped += missed
+        return (missed + 1) * self.every
+
+    def _moment(self, ended: str | None) -> float:
+        """Now; or the last event of a stream that has ended, whose last window is answered however late it is."""
+        newest = self.reader.newest
+        return time.monotonic() if ended is None or newest is None else newest[1]
+
+    def view(self, moment: float) -> View:
+        """The newest window at this moment."""
+        now = self.reader.now(moment)
+        return self.reader.ring.view().since(now - int(self.window * 1e6))
+
+    def _answer(self, moment: float, last: str | None) -> Answer:
+        now, newest, view = self.reader.now(moment), self.reader.newest, self.view(moment)
+        read = self.answerer.read(view) if len(view) >= self.min_events else None
+        self.skipped += read is None and len(view) >= self.min_events
+        self.newest = read
+        answered = time.monotonic()
+        end = moment if newest is None or self._paused(moment, newest[1]) else newest[1]
+        if read is not None:
+            self._latencies.append(answered - end)
+        scores = np.zeros(len(self.class_names)) if read is None else read.scores
+        best = int(scores.argmax())
+        label = best if read is not None and scores[best] >= self.min_confidence else None
+        p50, p95 = np.percentile(self._latencies, (50, 95)) if self._latencies else (0.0, 0.0)
+        return Answer(
+            label=label,
+            name=self.class_names[label] if label is not None else NOTHING if read is None else UNKNOWN,
+            confidence=float(scores[best]),
+            scores=dict(zip(self.class_names, map(float, scores), strict=True)),
+            time=now / 1e6,
+            events=len(view),
+            rate=self.reader.rate,
+            latency=answered - end,
+            latency_p50=float(p50),
+            latency_p95=float(p95),
+            stages={"sampling": 0.0, "network": 0.0, **({} if read is None else read.stages), "drawing": self.drawing},
+            skipped=self.skipped,
+            rejected=self.source.rejected,
+            lost=self.source.lost,
+            notices=self._notices(last),
+        )
+
+    def _paused(self, moment: float, happened: float) -> bool:
+        """Whether the stream was silent before this moment: then latency counts from the moment itself."""
+        return self.reader.waiting and moment - happened > CONTINUOUS
+
+    def _notices(self, last: str | None) -> tuple[str, ...]:
+        found = []
+        while self.reader.notices:
+            found.append(self.reader.notices.popleft())
+        if self.recorder is not None and self.recorder.problem:
+            found.append(self.recorder.problem)
+            self.recorder.problem = ""
+        return (*found, last) if last else tuple(found)
+
+    def close(self) -> None:
+        """Stop reading, and complete what is recorded."""
+        if self.reader.is_alive():
+            self.reader.stop()
+        else:
+            self.source.close()
+        if self.recorder is not None:
+            self.recorder.close()
+
+    def __enter__(self) -> "Live":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def live(
+    run: str | Path | Run | Classifier,
+    source: str | Path | Events | Source,
+    *,
+    window: float | None = None,
+    every: float = EVERY,
+    min_events: int | None = None,
+    min_confidence: float = 0.0,
+    speed: float = 1.0,
+    loop: bool = False,
+    record: str | Path | None = None,
+    overwrite: bool = False,
+    sensor: SensorLike | None = None,
+    columns: str | None = None,
+    time_unit: str | None = None,
+) -> Live:
+    """Answers on a live stream, for as long as it lasts: on the newest `window` seconds, every `every` seconds.
+
+        for answer in live("runs/gestures", "camera"):
+            print(answer.name, answer.confidence)
+
+    `source` is `camera` (or `camera:SERIAL`), `udp://HOST:PORT`, `-` for standard input, or a recording, played at its
+    own speed times `speed`, again and again with `loop`. Fewer than `min_events` events in a window give `nothing`;
+    unless given, that is an eighth of what the network reads. A best score below `min_confidence` gives `unknown`.
+    `record` keeps the stream in a file. Without `window`, `trained_window` decides.
+    """
+    if record is not None:
+        check_recording(Path(record), overwrite)
+    model = run if isinstance(run, Classifier) else load_model(run)
+    length = window if window is not None else choose_window(run).seconds
+    check_window(length)
+    declared = None if sensor is None else Sensor.of(sensor)
+    opened = open_source(
+        source,
+        model.config.sensor,
+        speed=speed,
+        loop=loop,
+        declared=declared,
+        columns=columns,
+        time_unit=time_unit,
+    )
+    recorder = None if record is None else Recorder(record, opened.sensor, overwrite)
+    return Live(model, opened, length, every, min_events, min_confidence, recorder)
+
+
+def choose_window(run: str | Path | Run | Classifier) -> Window:
+    """The window where none was given."""
+    if isinstance(run, Classifier):
+        return Window(USUAL, "the usual length, as a network alone does not know its recordings")
+    return trained_window(run)

@@ -1,0 +1,62 @@
+"""Where live events come from: a recording at its own pace, a pipe, UDP, a camera; each by its name."""
+
+import re
+import sys
+from pathlib import Path
+
+from event2vec.errors import Event2VecError
+from event2vec.events import Events
+from event2vec.io import read_events
+from event2vec.names import shown
+from event2vec.sensor import Sensor
+from event2vec.streaming.camera_source import CameraSource
+from event2vec.streaming.pipe_source import PipeSource
+from event2vec.streaming.recording_source import RecordingSource
+from event2vec.streaming.source import Source
+from event2vec.streaming.udp_source import UdpSource
+
+
+def open_source(
+    source: str | Path | Events | Source,
+    sensor: Sensor,
+    *,
+    speed: float = 1.0,
+    loop: bool = False,
+    declared: Sensor | None = None,
+    columns: str | None = None,
+    time_unit: str | None = None,
+) -> Source:
+    """A source from its name: `camera`, `camera:SERIAL`, `udp://HOST:PORT`, `-` or a file.
+
+    `sensor` is the network's, which packets and pipes are taken to have unless another one is `declared`.
+    """
+    if isinstance(source, Source):
+        return source
+    _check_pace(source, speed, loop)
+    if isinstance(source, Events):
+        return RecordingSource(source, speed, loop)
+    name = str(source)
+    if name == "camera" or name.startswith("camera:"):
+        return CameraSource(name.partition(":")[2] or None)
+    if name == "-":
+        return PipeSource(sys.stdin.buffer, declared or sensor, columns, time_unit)
+    if name.startswith("udp:"):
+        host, port = parse_address(name.removeprefix("udp:").removeprefix("//"), "udp://127.0.0.1:3333")
+        return UdpSource(host, port, declared or sensor)
+    return RecordingSource(read_events(name, sensor=declared, columns=columns, time_unit=time_unit), speed, loop)
+
+
+def _check_pace(source: str | Path | Events, speed: float, loop: bool) -> None:
+    if not 0 < speed <= 1e4:
+        raise Event2VecError(f"--speed must be above 0 and at most 10000, got {speed:g}")
+    live = isinstance(source, str) and (source == "-" or source.startswith(("camera", "udp:")))
+    if live and not Path(str(source)).exists() and (speed != 1 or loop):
+        raise Event2VecError(f"--speed and --loop are for recordings; {source} has its own pace")
+
+
+def parse_address(text: str, example: str) -> tuple[str, int]:
+    """HOST:PORT, [::1]:PORT, or :PORT for this machine alone."""
+    found = re.fullmatch(r"(\[[0-9a-fA-F:]{2,45}\]|[A-Za-z0-9.\-]{0,253}):([0-9]{1,5})", text)
+    if not found or int(found[2]) > 65535:
+        raise Event2VecError(f"expected HOST:PORT, such as {example}, got {shown(text)}")
+    return found[1].strip("[]") or "127.0.0.1", int(found[2])

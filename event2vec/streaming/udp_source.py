@@ -1,0 +1,89 @@
+"""Events in UDP packets."""
+
+import contextlib
+import select
+import socket
+import sys
+import time
+
+import numpy as np
+
+from event2vec.errors import Event2VecError
+from event2vec.sensor import Sensor
+from event2vec.streaming.chunk import Chunk, StreamClock
+from event2vec.streaming.packets import decode, is_packet, is_untimed
+from event2vec.streaming.source import BUFFER, PATIENCE, Source
+
+DRAIN = 0.004  # seconds in which waiting packets are collected
+
+
+class UdpSource(Source):
+    """Packets of eventcv and AEStream; without times in them, events have the time of their packet's arrival."""
+
+    def __init__(self, host: str, port: int, sensor: Sensor) -> None:
+        super().__init__()
+        self.sensor = sensor
+        self.clock = StreamClock()
+        self.arrivals = StreamClock(64)
+        self.timed: bool | None = None
+        self.name = f"udp://{host}:{port}"
+        self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            _ask_for_room(self.socket)
+            self.socket.bind((host, port))
+        except OSError as error:
+            self.socket.close()
+            raise Event2VecError(f"cannot receive at {self.name}: {error.strerror or error}") from None
+        self.socket.setblocking(False)
+        self.name = f"udp://{host}:{self.socket.getsockname()[1]}"  # port 0 is any that is free
+        self.buffer = bytearray(BUFFER)
+
+    def read(self) -> Chunk | None:
+        if not select.select([self.socket], [], [], PATIENCE)[0]:
+            return None
+        started, view, filled = time.monotonic(), memoryview(self.buffer), 0
+        counts, arrivals = list[int](), list[float]()
+        untimed: bool | None = None
+        while filled <= BUFFER - 65536 and time.monotonic() - started < DRAIN:
+            try:
+                size = self.socket.recv_into(view[filled:])
+            except BlockingIOError:
+                break
+            packet = view[filled : filled + size]
+            if not is_packet(packet) or (untimed is not None and is_untimed(packet) != untimed):
+                self._reject(1, f"{self.name}: a packet of {size} bytes holds no events of the expected form")
+                continue
+            untimed = is_untimed(packet)
+            filled += size
+            counts.append(size // (4 if untimed else 8))
+            arrivals.append(time.monotonic())
+        return self._chunk(view[:filled], bool(untimed), counts, arrivals) if filled else None
+
+    def _chunk(self, data: memoryview, untimed: bool, counts: list[int], arrivals: list[float]) -> Chunk:
+        words = decode(data, untimed, self.sensor)
+        missing = len(words.kept) - len(words.x)
+        self._reject(missing, f"{self.name}: an event outside the {self.sensor} sensor, or of another kind")
+        if self.timed is not (not untimed):
+            self._say_kind(untimed)
+        if words.t is None:
+            came = np.repeat((1e6 * np.array(arrivals)).astype(np.int64), counts)[words.kept]
+            t = self.arrivals.follow(came)
+        else:
+            t = self.clock.follow(words.t)
+        return Chunk(words.x, words.y, t, words.p, arrivals[-1])
+
+    def _say_kind(self, untimed: bool) -> None:
+        self.timed = not untimed
+        if untimed:
+            self.notices.append(f"{self.name}: packets have no times; events get the time of their arrival")
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _ask_for_room(receiver: socket.socket) -> None:
+    """As much memory for waiting packets as the system gives: at 1 million events a second 8 MB hold one second."""
+    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # past the system's limit, for root
+            receiver.setsockopt(socket.SOL_SOCKET, 33, 1 << 23)  # SO_RCVBUFFORCE

@@ -1,0 +1,83 @@
+"""Figures of what networks have learnt, in one folder: embeddings, attention, samples, confusion, curves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from event2vec.data.batches import Recordings
+from event2vec.errors import Event2VecError
+from event2vec.evaluation.evaluate import SEED
+from event2vec.evaluation.figures.attention_maps import draw_attention
+from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps
+from event2vec.evaluation.figures.samples import draw_samples
+from event2vec.model.checkpoint import load_event2vec
+from event2vec.model.classifier import Classifier
+from event2vec.names import printable
+from event2vec.progress import SILENT, Progress
+from event2vec.training.run import Run
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """The figures that were drawn."""
+
+    folder: Path
+    neighbour_similarity: dict[str, float]  # of the vectors of neighbouring pixels, by the name of a run
+    problem: Event2VecError | None  # why some of them are missing
+
+
+def draw_gallery(
+    runs: Sequence[str | Path | Run],
+    folder: str | Path | None = None,
+    *,
+    recordings: int = 3,
+    data: str | Path | None = None,
+    workers: int = 1,
+    device: str | None = None,
+    precision: str | None = None,
+    progress: Progress = SILENT,
+) -> Gallery:
+    """Draw the embeddings of all runs below each other, and every figure of the first run.
+
+    `recordings` is the number of recordings whose attention is drawn. Figures that need recordings are skipped if
+    these cannot be opened.
+    """
+    opened = [Run.open(run) for run in runs]
+    first = opened[0]
+    folder = Path(folder) if folder else first.figures
+    networks = [load_event2vec(run.folder) for run in opened]
+    similarity = draw_embedding_maps(dict(zip(_names(opened), networks, strict=True)), folder / "embedding.png")
+    problem = None
+    try:
+        draw_samples(first.raw_store(data, workers, progress).split("test"), folder / "samples.png")
+        if isinstance(networks[0], Classifier):
+            found = first.evaluate(
+                data, workers=workers, device=device, precision=precision, progress=progress, keep=False
+            )
+            first.draw_confusion(found, folder / "confusion.png")
+            _draw_recordings(first, networks[0], folder, recordings, data, workers)
+        if first.metrics_file.is_file():
+            first.draw_curves(folder / "curves.png")
+    except Event2VecError as error:
+        problem = error
+    return Gallery(folder, similarity, problem)
+
+
+def _names(runs: Sequence[Run]) -> list[str]:
+    """The shortest names that are unique."""
+    folders = [run.folder.resolve() for run in runs]
+    short = [printable(folder.name) for folder in folders]
+    if len(set(short)) == len(runs):
+        return short
+    return [printable(f"{folder.parent.name}/{folder.name}") for folder in folders]
+
+
+def _draw_recordings(
+    run: Run, model: Classifier, folder: Path, count: int, data: str | Path | None, workers: int
+) -> None:
+    store = run.store(data, workers=workers).split("test")
+    drawn = Recordings((store,), model.sampling, SEED)
+    for index in range(min(count, len(store))):
+        events, label, _ = drawn[0, index]
+        title = f"Attention to a recording of {store.classes[label]}, predicted {model.predict(events).name}"
+        draw_attention(model, events, title, folder / f"attention_{index + 1}.png")

@@ -1,0 +1,192 @@
+"""Cross-validation: every recording is tested once, by a network that did not learn from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from event2vec.atomic import is_leftover
+from event2vec.data.store import EventStore
+from event2vec.documents import read_json, write_json
+from event2vec.errors import Event2VecError, FileError
+from event2vec.evaluation.accuracy import Repeated, wilson_interval
+from event2vec.progress import SILENT, Progress
+from event2vec.ranks import is_first_rank
+from event2vec.training.metrics import write_rows
+from event2vec.training.recipe import Recipe
+from event2vec.training.run import Run
+from event2vec.training.train import check_classes, choose, introduce, open_chosen, run_name
+
+SUMMARY, TABLE = "folds.json", "folds.csv"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One of the trainings."""
+
+    fold: int  # from 1
+    accuracy: float
+    recordings: int  # tested on
+    epochs: int
+    minutes: float
+
+    @classmethod
+    def of(cls, number: int, run: Run) -> "Fold | None":
+        """What a finished run found; None if it is not finished."""
+        if not run.has_begun or not run.result("test").is_file():
+            return None
+        found, rows = read_json(run.result("test")), run.metrics
+        accuracy, recordings = found.get("accuracy"), found.get("recordings")
+        if not isinstance(accuracy, float) or not isinstance(recordings, int):
+            raise FileError(
+                run.result("test"), "is damaged, expected accuracy and recordings. Remove it, and train again"
+            )
+        return cls(number, accuracy, recordings, len(rows), sum(row["seconds"] for row in rows) / 60)
+
+
+@dataclass(frozen=True)
+class CrossValidation(Repeated):
+    """The result of `cross_validate`: mean and standard deviation are over folds."""
+
+    folder: Path
+    folds: tuple[Fold, ...]
+    accuracies: tuple[float, ...]  # one for each fold
+    recordings: int  # in all folds
+
+    @classmethod
+    def of(cls, folder: Path, folds: Sequence[Fold]) -> "CrossValidation":
+        accuracies = tuple(fold.accuracy for fold in folds)
+        return cls(folder, tuple(folds), accuracies, sum(fold.recordings for fold in folds))
+
+    @property
+    def minutes(self) -> float:
+        return sum(fold.minutes for fold in self.folds)
+
+    def runs(self) -> list[Run]:
+        return [fold_run(self.folder, fold.fold) for fold in self.folds]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "accuracy": self.accuracy,
+            "accuracy_std": self.accuracy_std,
+            "interval": self.interval,
+            "recordings": self.recordings,
+            "minutes": self.minutes,
+            "folds": [vars(fold) for fold in self.folds],
+        }
+
+
+def cross_validate(
+    recipe: str | Path | Recipe,
+    data: str | Path | EventStore | None = None,
+    out: str | Path | None = None,
+    init: str | PathLike[str] | None = None,
+    *,
+    folds: int = 5,
+    workers: int = 1,
+    progress: Progress = SILENT,
+    **settings: Any,
+) -> CrossValidation:
+    """Train a classifier for each fold, on all recordings but those of the fold, which then test it; else like `train`.
+
+        cross_validate("folder", "my_recordings/", folds=5).percent()
+
+    Folds are made of the data's training recordings, and of test recordings that were drawn from undivided data. A test
+    part that the data came with stays unused, unless `data.folds_over` is all. Each fold is a run in a sub-folder. The
+    same call continues a cross-validation that was stopped: finished folds are kept.
+    """
+    if folds < 2:
+        raise Event2VecError(f"--folds must be at least 2, got {folds}")
+    recipe, source = choose(recipe, data, {**settings, "data.folds": folds, "data.fold": 0})
+    asked = {"recipe": recipe.to_yaml(), "data": _resolved(source), "init": _resolved(init)}
+    folder = _folder(out, run_name(recipe, source), asked)
+    opened = open_chosen(recipe, source, workers, progress, settings)
+    parts = [recipe.with_settings({"data.fold": number}) for number in range(1, folds + 1)]
+    _check_parts(parts, opened.store)
+    introduce(parts[0], opened, folder, progress)
+    results = list[Fold]()
+    for number, part in enumerate(parts, 1):
+        _write(folder, results, asked)
+        try:
+            found = _train_fold(number, part, opened.store, folder, init, source, progress)
+        except KeyboardInterrupt:
+            progress.say(f"The same command continues with fold {number} of {folds}; finished folds are kept")
+            raise
+        if found:
+            interval = f"95 % interval {wilson_interval(found.accuracy, found.recordings).percent(1)} %"
+            share = f"{100 * found.accuracy:.1f} % of {found.recordings:,} recordings"
+            progress.say(f"Fold {number} of {folds}: {share}; {interval}")
+            results.append(found)
+    _write(folder, results, asked)
+    return CrossValidation.of(folder, results)
+
+
+def fold_run(folder: Path, number: int) -> Run:
+    """The run of one fold."""
+    return Run(folder / f"fold-{number}")
+
+
+def _check_parts(parts: Sequence[Recipe], store: EventStore) -> None:
+    """Refuse folds without test recordings, or without training recordings of a class, before the first is trained."""
+    for number, part in enumerate(parts, 1):
+        divided = part.divide(store)
+        check_classes(divided)
+        if "test" not in divided.splits:
+            raise FileError(
+                store.folder,
+                f"has nothing to test on in fold {number}: classes of one group always train. Use fewer folds",
+            )
+
+
+def _train_fold(
+    number: int,
+    recipe: Recipe,
+    store: EventStore,
+    folder: Path,
+    init: str | PathLike[str] | None,
+    source: str | Path | None,
+    progress: Progress,
+) -> Fold | None:
+    """The result of a fold, trained first if it is not finished; None in all processes but the first."""
+    run = fold_run(folder, number)
+    if Fold.of(number, run) is None:
+        if run.is_free:
+            Run.start(recipe, store, run.folder, "train", init, source, progress)
+        else:
+            run.resume(progress=progress)
+    return Fold.of(number, run) if is_first_rank() else None
+
+
+def _write(folder: Path, results: Sequence[Fold], asked: Mapping[str, Any]) -> None:
+    """What is known so far, and what was asked for, by which the same work is recognised."""
+    if not is_first_rank():
+        return
+    facts = CrossValidation.of(folder, results).facts() if results else {}
+    write_json(folder / SUMMARY, facts | {"asked": asked})
+    if results:
+        write_rows(folder / TABLE, [vars(fold) for fold in results])
+
+
+def _resolved(path: str | PathLike[str] | None) -> str | None:
+    return str(Path(path).resolve()) if path else None
+
+
+def _folder(out: str | Path | None, name: Path, asked: Mapping[str, Any]) -> Path:
+    """Where the folds are: as requested, or the first of NAME-folds, NAME-folds-2, ... that is free or ours."""
+    if out:
+        if not _is_ours(Path(out), asked):
+            raise FileError(out, "exists already, with other data or settings. Choose another --out")
+        return Path(out)
+    number, folder = 1, name.with_name(f"{name.name}-folds")
+    while not _is_ours(folder, asked):
+        number += 1
+        folder = name.with_name(f"{name.name}-folds-{number}")
+    return folder
+
+
+def _is_ours(folder: Path, asked: Mapping[str, Any]) -> bool:
+    """Whether folds of this work can be trained here."""
+    if (folder / SUMMARY).is_file():
+        return read_json(folder / SUMMARY).get("asked") == asked
+    return not folder.exists() or (folder.is_dir() and all(map(is_leftover, folder.iterdir())))

@@ -1,0 +1,111 @@
+"""The files in a run's folder, known only here, and the lock that lets one process train in it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from event2vec.atomic import clear_leftovers, is_leftover
+from event2vec.locks import LOCK, own
+from event2vec.model.checkpoint import BEST, NETWORK, RECIPE
+from event2vec.ranks import is_first_rank
+
+Task = Literal["train", "pretrain"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a run, whether or not they exist yet."""
+
+    folder: Path
+
+    def __fspath__(self) -> str:
+        """A run stands for its folder wherever a path is expected."""
+        return str(self.folder)
+
+    @property
+    def recipe_file(self) -> Path:
+        return self.folder / RECIPE
+
+    @property
+    def facts_file(self) -> Path:
+        """Task, data and versions."""
+        return self.folder / "run.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        """A row for each epoch."""
+        return self.folder / "metrics.csv"
+
+    @property
+    def network(self) -> Path:
+        """The network after the last epoch, as `save_model` writes it."""
+        return self.folder / NETWORK
+
+    @property
+    def best_network(self) -> Path:
+        """The network of the epoch with the best result on validation; without a validation part there is none."""
+        return self.folder / BEST
+
+    @property
+    def state(self) -> Path:
+        """Everything that a stopped training needs to resume."""
+        return self.folder / "checkpoints" / "last.ckpt"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.folder / "tensorboard"
+
+    @property
+    def curves(self) -> Path:
+        return self.folder / "curves.png"
+
+    @property
+    def figures(self) -> Path:
+        return self.folder / "figures"
+
+    @property
+    def page(self) -> Path:
+        return self.folder / "report.html"
+
+    def evaluation(self, data: str | Path | None) -> Path:
+        """Results on the run's own recordings, and on other data in a subfolder with its name."""
+        return self.folder / "evaluation" / Path(data).resolve().name if data else self.folder / "evaluation"
+
+    def result(self, split: str, data: str | Path | None = None) -> Path:
+        """Figures of an evaluation. Those on the test part are written when a training ends."""
+        return self.evaluation(data) / f"{split}.json"
+
+    def confusion(self, split: str, data: str | Path | None) -> Path:
+        return self.evaluation(data) / f"confusion_{split}.png"
+
+    def reliability(self, split: str, data: str | Path | None) -> Path:
+        return self.evaluation(data) / f"reliability_{split}.png"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the run has started: the recipe is written last."""
+        return self.recipe_file.is_file()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a run can start here: there is nothing, or only what a killed start left behind."""
+        if not self.folder.exists():
+            return True
+        known = (self.facts_file.name, LOCK)
+        return self.folder.is_dir() and all(path.name in known or is_leftover(path) for path in self.folder.iterdir())
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the only process that trains here, and clear what a killed one left half-written.
+
+        In distributed training, the first process holds the folder for all.
+        """
+        if not is_first_rank():
+            yield
+            return
+        with own(self.folder):
+            for folder in (self.folder, self.state.parent):
+                clear_leftovers(folder)
+            yield

@@ -1,0 +1,141 @@
+/* Compiled attention, and the heads that it gets, on random shapes, steps, lengths and values, for `make sanitize`: every tensor lies in memory of
+   exactly its size, what lies between its rows must stay as it was, and threads must not change a bit. */
+
+#define WITHOUT_PYTHON
+#include "../event2vec/model/compiled_attention.c"
+#include <stdio.h>
+
+#define GAP 12345.0f /* what lies between rows */
+
+static uint64_t state = 1;
+
+static int64_t whole(int64_t low, int64_t high) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return low + (int64_t)((state >> 33) % (uint64_t)(high - low + 1));
+}
+
+/* Mostly usual numbers; with `wild` also such as no one should send. */
+static float number(int wild) {
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 0, -0.0f, 1e30f, -1e30f, 1e-40f, 3e38f};
+    if (wild && whole(0, 60) == 0) return odd[whole(0, 8)];
+    return (float)(whole(0, 6000) - 3000) / 1000;
+}
+
+static Tensor make(int64_t batch, int64_t length, int64_t heads, int64_t width, size_t *size) {
+    Tensor tensor = {.head = width + whole(0, 3)};
+    tensor.event = heads * tensor.head + whole(0, 3);
+    tensor.row = length * tensor.event + whole(0, 3);
+    *size = (size_t)((batch - 1) * tensor.row + (length - 1) * tensor.event + (heads - 1) * tensor.head + width);
+    tensor.first = malloc(sizeof(float) * *size);
+    for (size_t i = 0; i < *size; i++) tensor.first[i] = GAP;
+    return tensor;
+}
+
+static void fill(const Job *job, Tensor tensor, int64_t heads, int64_t width, int wild, int gates) {
+    for (int64_t row = 0; row < job->batch; row++)
+        for (int64_t event = 0; event < job->length; event++)
+            for (int64_t head = 0; head < heads; head++)
+                for (int64_t channel = 0; channel < width; channel++) {
+                    float value = event < job->counts[row] ? number(wild) : NAN;
+                    if (gates && value <= 0 && whole(0, 9) == 0) value = whole(0, 1) ? -INFINITY : 0;
+                    at(tensor, row, event, head)[channel] = gates && !wild ? -fabsf(value) : value;
+                }
+}
+
+/* Complains where a gap has been written, or where anything is left in an answer's padding. */
+static void check(const Job *job, Tensor tensor, size_t size, int64_t heads, int64_t width) {
+    char *inside = calloc(size, 1);
+    for (int64_t row = 0; row < job->batch; row++)
+        for (int64_t event = 0; event < job->length; event++)
+            for (int64_t head = 0; head < heads; head++)
+                for (int64_t channel = 0; channel < width; channel++) {
+                    const float *place = at(tensor, row, event, head) + channel;
+                    inside[place - tensor.first] = 1;
+                    if (event >= job->counts[row] && *place != 0) fprintf(stderr, "padding holds %g\n", *place), abort();
+                }
+    for (size_t i = 0; i < size; i++)
+        if (!inside[i] && tensor.first[i] != GAP) fprintf(stderr, "a gap holds %g\n", tensor.first[i]), abort();
+    free(inside);
+}
+
+static void one_round(int64_t round) {
+    const int wild = round % 3 == 2;
+    Job job = {.batch = whole(1, 3), .length = whole(1, round % 10 ? 120 : 700), .key_heads = whole(1, 2)};
+    job.heads = job.key_heads * whole(1, 2), job.width = 8 * whole(1, 16), job.directions = whole(1, 3);
+    job.stops = whole(0, 1), job.variant = whole(0, variants() - 1);
+    int64_t counts[3];
+    for (int64_t row = 0; row < job.batch; row++) counts[row] = whole(0, 3) ? whole(0, job.length) : whole(0, 1);
+    job.counts = counts;
+    size_t size[16];
+    const int64_t heads = job.heads, few = job.key_heads, width = job.width;
+    Tensor *tensors[] = {&job.q,       &job.k,  &job.v,  &job.gates, &job.gradients[0], &job.gradients[1],
+                         &job.seen[0], &job.seen[1], &job.dq, &job.dk, &job.dv, &job.dgates};
+    const int64_t head_counts[] = {heads, few, few, heads, heads, heads, heads, heads, heads, few, few, heads};
+    const int64_t widths[] = {width, width, width, 1, width, width, width, width, width, width, width, 1};
+    for (int i = 0; i < 12; i++) {
+        *tensors[i] = make(job.batch, job.length, head_counts[i], widths[i], size + i);
+        if (i == 5 || i == 7) { /* both directions have the same steps */
+            free(tensors[i]->first);
+            *tensors[i] = *tensors[i - 1], size[i] = size[i - 1];
+            tensors[i]->first = malloc(sizeof(float) * size[i]);
+            for (size_t j = 0; j < size[i]; j++) tensors[i]->first[j] = GAP;
+        }
+        if (i < 6) fill(&job, *tensors[i], head_counts[i], widths[i], wild, i == 3);
+    }
+    const size_t norms = (size_t)(2 * job.batch * heads * 2 * job.length);
+    job.norms = malloc(sizeof(float) * norms);
+    float *kept[12] = {0};
+    for (job.threads = 1; job.threads <= 4; job.threads += 3) {
+        if (attend(&job) || learn(&job)) abort();
+        for (int i = 6; i < 12; i++) {
+            if ((i == 6 && !(job.directions & 1)) || (i == 7 && !(job.directions & 2))) continue;
+            check(&job, *tensors[i], size[i], head_counts[i], widths[i]);
+            if (kept[i] && memcmp(kept[i], tensors[i]->first, sizeof(float) * size[i])) {
+                fprintf(stderr, "round %lld: threads change tensor %d\n", (long long)round, i), abort();
+            }
+            if (!kept[i]) kept[i] = malloc(sizeof(float) * size[i]);
+            memcpy(kept[i], tensors[i]->first, sizeof(float) * size[i]);
+        }
+    }
+    for (int i = 0; i < 12; i++) free(kept[i]), free(tensors[i]->first);
+    free(job.norms);
+}
+
+/* Memory of exactly `size` numbers. */
+static float *numbers(int64_t size, int wild) {
+    float *found = malloc(sizeof(float) * (size_t)size);
+    for (int64_t i = 0; i < size; i++) found[i] = number(wild);
+    return found;
+}
+
+static void one_round_of_heads(int64_t round) {
+    const int wild = round % 3 == 2;
+    Projection job = {.tokens = whole(0, 400), .key_heads = whole(1, 3), .width = 8 * whole(1, 16)};
+    job.heads = job.key_heads * whole(1, 2), job.variant = whole(0, variants() - 1);
+    const int64_t dim = job.heads * job.width, few = job.key_heads * job.width;
+    const int64_t sizes[] = {dim + 2 * few + job.heads, dim, few, few, job.heads}; /* of a token */
+    float *kept[16] = {0}, **places[16] = {(float **)&job.projected, (float **)&job.query_norm, (float **)&job.key_norm,
+        (float **)&job.forget_bias, &job.q, &job.k, &job.v, &job.log_forget, (float **)&job.dq, (float **)&job.dk,
+        (float **)&job.dv, (float **)&job.dlog_forget, &job.dprojected, &job.dquery_norm, &job.dkey_norm, &job.dforget_bias};
+    const int64_t many[] = {job.tokens * sizes[0], dim, few, job.heads, job.tokens * dim, job.tokens * few, job.tokens * few,
+        job.tokens * job.heads, job.tokens * dim, job.tokens * few, job.tokens * few, job.tokens * job.heads,
+        job.tokens * sizes[0], dim, few, job.heads};
+    for (int i = 0; i < 16; i++) *places[i] = numbers(many[i], wild);
+    for (job.threads = 1; job.threads <= 4; job.threads += 3) {
+        if (project(&job) || project_back(&job)) abort();
+        for (int i = 4; i < 16; i++) {
+            if (kept[i] && memcmp(kept[i], *places[i], sizeof(float) * (size_t)many[i]))
+                fprintf(stderr, "round %lld: threads change heads %d\n", (long long)round, i), abort();
+            if (!kept[i]) kept[i] = malloc(sizeof(float) * (size_t)many[i]);
+            memcpy(kept[i], *places[i], sizeof(float) * (size_t)many[i]);
+        }
+    }
+    for (int i = 0; i < 16; i++) free(kept[i]), free(*places[i]);
+}
+
+int main(int many, char **arguments) {
+    const int64_t rounds = many > 1 ? atoll(arguments[1]) : 1000;
+    for (int64_t round = 0; round < rounds; round++) state = (uint64_t)round, one_round(round), one_round_of_heads(round);
+    printf("%lld rounds\n", (long long)rounds);
+    return 0;
+}

@@ -1,0 +1,158 @@
+"""Reading in chunks finds what reading whole files finds, in memory that does not grow with the file."""
+
+import struct
+import subprocess
+import sys
+
+import encoders
+import numpy as np
+import pytest
+import torch
+
+from event2vec import Event2VecError, Event2VecWarning, read_chunks, read_events
+from event2vec.io import read_recording
+from event2vec.io.chunks import can_stream, first_time
+
+REAL = ("davis240c.aedat", "davis346.aedat4", "dvs128.aedat", "dvxplorer.aedat4", "evt2.raw", "evt3.raw")
+
+
+def joined(path, **options):
+    chunks = list(read_chunks(path, **options))
+    return {name: torch.cat([getattr(chunk, name) for chunk in chunks]) for name in "xytp"}, chunks
+
+
+def assert_as_whole(path, **options):
+    whole, (found, chunks) = read_events(path), joined(path, **options)
+    for name, column in found.items():
+        assert torch.equal(column, getattr(whole, name)), name
+    assert {chunk.sensor for chunk in chunks} == {whole.sensor}
+    return chunks
+
+
+@pytest.mark.parametrize("name", [*REAL, "ncars_car.dat"])
+@pytest.mark.parametrize("segment", [20_000, 30_002, 4 << 20])
+def test_chunks_of_real_recordings_hold_the_same_events(name, segment, shared_data):
+    path = shared_data / "recordings" / name
+    assert can_stream(path)
+    chunks = assert_as_whole(path, segment=segment)
+    assert len(chunks) > 3 or segment > 30_002 or name in ("evt3.raw", "ncars_car.dat")
+    assert first_time(path) == read_recording(path).start
+
+
+@pytest.mark.parametrize("name", ["nmnist.bin", "poker_clubs.es", "uzh_davis240.txt"])
+def test_formats_that_cannot_be_streamed_are_read_whole_and_long_ones_say_so(name, shared_data, monkeypatch):
+    path = shared_data / "recordings" / name
+    assert not can_stream(path)
+    assert_as_whole(path)
+    monkeypatch.setattr("event2vec.io.chunks.LARGE", 100)
+    with pytest.warns(Event2VecWarning, match="cannot be read in chunks; it is read whole"):
+        list(read_chunks(path))
+
+
+def evt3_words(count):
+    """Groups of pixels over many rows, through several overflows of the clock, cut anywhere."""
+    random = np.random.default_rng((0, 0, count))
+    words = []
+    for step in range(count):
+        time = step * 40_000  # microseconds
+        words += [0x8000 | time >> 12 & 0xFFF, 0x6000 | time & 0xFFF, int(random.integers(0, 480))]
+        words += [0x3000 | int(random.integers(0, 2)) << 11 | int(random.integers(0, 600))]
+        words += [0x4000 | int(random.integers(1, 4096)), 0x4000 | int(random.integers(1, 4096))]
+        words += [0x5000 | int(random.integers(1, 256)), 0x2000 | int(random.integers(0, 640))]
+    return np.array(words, "<u2").tobytes()
+
+
+@pytest.mark.parametrize("segment", [2, 6, 50, 4096])
+def test_evt3_can_be_cut_at_any_word(segment, tmp_path):
+    header = b"% evt 3.0\n% format EVT3;height=480;width=640\n% end\n"
+    (tmp_path / "x.raw").write_bytes(header + evt3_words(60 if segment < 50 else 600))
+    chunks = assert_as_whole(tmp_path / "x.raw", segment=segment)
+    assert sum(map(len, chunks)) > 600
+
+
+@pytest.mark.parametrize("segment", [8, 64])
+def test_packets_of_aedat31_and_words_of_evt21_are_cut_between(segment, tmp_path):
+    header = b"#!AER-DAT3.1\r\n#Source 1: DVS128\r\n#!END-HEADER\r\n"
+    packets = b""
+    for packet in range(6):
+        events = [(packet * 10 + n) * 20_000 for n in range(10)]
+        body = b"".join(struct.pack("<Ii", n << 17 | 3 << 2 | 3, time) for n, time in enumerate(events))
+        packets += encoders.aedat31_packet(1, body, 10)
+    (tmp_path / "x.aedat").write_bytes(header + packets)
+    assert len(assert_as_whole(tmp_path / "x.aedat", segment=segment)) > 1
+    words = b""
+    for step in range(40):
+        time = step * 30_000
+        high = 8 << 60 | (time >> 6) << 32
+        words += struct.pack("<QQ", high, step % 2 << 60 | (time & 63) << 54 | step << 43 | 5 << 32 | 0b1011)
+    (tmp_path / "x.raw").write_bytes(b"% evt 2.1\n% format EVT21;height=480;width=640\n% end\n" + words)
+    assert len(assert_as_whole(tmp_path / "x.raw", segment=segment)) > 1
+
+
+def dvs128(path, t):
+    records = np.empty(len(t), [("address", ">u4"), ("t", ">u4")])
+    records["address"], records["t"] = np.arange(len(t)) % (1 << 15), np.asarray(t, np.int64) % (1 << 32)
+    path.write_bytes(b"#!AER-DAT2.0\r\n# AEChip: DVS128\r\n" + records.tobytes())
+    return path
+
+
+def test_a_clock_that_overflows_goes_on_in_the_next_chunk(tmp_path):
+    t = np.arange(3000) * 1_000_000 + (1 << 32) - 5_000_000
+    path = dvs128(tmp_path / "x.aedat", t)
+    found, _ = joined(path, segment=800)
+    assert found["t"].tolist() == (t - t[0]).tolist()
+
+
+def test_events_that_come_late_are_put_in_their_place_and_those_too_late_are_an_error(tmp_path):
+    t = np.arange(3000) * 1000 + 60_000
+    t[1::2] -= 40_000
+    assert_as_whole(dvs128(tmp_path / "x.aedat", t), segment=800)
+    t[2000] -= 900_000
+    with pytest.raises(Event2VecError, match=r"x.aedat: has an event that comes \d+ ms late.* event2vec convert"):
+        list(read_chunks(dvs128(tmp_path / "x.aedat", t), segment=800))
+
+
+def test_wrong_input_is_named_with_its_file(shared_data, tmp_path):
+    dvs = shared_data / "recordings" / "dvs128.aedat"
+    with pytest.raises(Event2VecError, match=r"dvs128.aedat: is aedat2, which has a fixed time unit"):
+        list(read_chunks(dvs, time_unit="ms"))
+    with pytest.raises(Event2VecError, match=r"dvs128.aedat: an event at .* outside the sensor.* --sensor"):
+        list(read_chunks(dvs, sensor="20x20"))
+    with pytest.raises(Event2VecError, match=r"nowhere.raw: does not exist"):
+        list(read_chunks(tmp_path / "nowhere.raw"))
+    (tmp_path / "short.aedat4").write_bytes(b"#!AER-DAT4.0\r\n" + (1 << 30).to_bytes(4, "little"))
+    with pytest.raises(Event2VecError, match=r"short.aedat4: has a header of 1,073,741,842 bytes in a smaller file"):
+        list(read_chunks(tmp_path / "short.aedat4"))
+    data = (shared_data / "recordings" / "evt2.raw").read_bytes()
+    (tmp_path / "cut.raw").write_bytes(data[:-1])
+    with pytest.warns(Event2VecWarning, match=r"cut.raw: the last word is truncated: 3 bytes"):
+        found, _ = joined(tmp_path / "cut.raw")
+    with pytest.warns(Event2VecWarning):
+        assert len(found["t"]) == len(read_events(tmp_path / "cut.raw"))
+
+
+def test_a_broken_packet_in_the_middle_is_named_with_its_place(tmp_path):
+    header = b"#!AER-DAT3.1\r\n#Source 1: DVS128\r\n#!END-HEADER\r\n"
+    body = b"".join(struct.pack("<Ii", n << 17 | 3 << 2 | 3, n) for n in range(10))
+    packet = encoders.aedat31_packet(1, body, 10)
+    broken = bytearray(packet)
+    broken[4:8] = (-1).to_bytes(4, "little", signed=True)
+    (tmp_path / "x.aedat").write_bytes(header + 3 * packet + bytes(broken) + packet)
+    with pytest.raises(Event2VecError, match=r"x.aedat: .*damaged.* .in the part from byte \d+ on."):
+        list(read_chunks(tmp_path / "x.aedat", segment=100))
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """Ten million events are 80 MB on disk and over 200 MB in memory; chunks take a part of that."""
+    dvs128(tmp_path / "x.aedat", np.arange(10_000_000) * 3)
+    script = (
+        "import resource, sys\nfrom event2vec import read_chunks\n"
+        "count = sum(len(c) for c in __import__('itertools').islice(read_chunks(sys.argv[1]), 3))\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "count = sum(len(c) for c in read_chunks(sys.argv[1]))\n"
+        "print(count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "x.aedat")]
+    count, grown = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert count == 10_000_000
+    assert grown < 50_000, f"{grown} kB more"

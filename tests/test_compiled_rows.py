@@ -1,0 +1,101 @@
+"""Compiled heads against the plain operations in float64: values, gradients, edges, threads, instructions."""
+
+import copy
+
+import pytest
+import torch
+
+from event2vec.model import compiled_attention, compiled_rows
+from event2vec.model.attention import ForgettingDirection, Rows
+from event2vec.model.compiled_attention import Settings, library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="event2vec was installed without its compiled part")
+COMPILED = library()
+VARIANTS = range(COMPILED.variants()) if COMPILED else []
+
+
+def make(dim=64, heads=2):
+    """A direction whose norms and biases are not those that it starts with."""
+    direction = ForgettingDirection(dim, heads, 4.0)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for part in direction.parameters():
+            part.add_(0.3 * torch.randn(part.shape, generator=generator))
+    return direction
+
+
+def project(direction, tokens):
+    """What attention gets, and the gradients of tokens and weights."""
+    tokens = tokens.clone().requires_grad_()
+    parts = direction.project(tokens, Rows(torch.ones(tokens.shape[:2], dtype=torch.bool)))
+    generator = torch.Generator().manual_seed(1)
+    upstream = [torch.randn(part.shape, generator=generator).to(part.dtype) for part in parts]
+    return [*parts, *torch.autograd.grad(parts, [tokens, *direction.parameters()], upstream)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("dim", "heads"), [(64, 2), (16, 2), (192, 6), (24, 1)])
+def test_heads_are_those_of_the_plain_operations(monkeypatch, variant, dim, heads):
+    monkeypatch.setattr(Settings, "variant", variant)
+    direction = make(dim, heads)
+    for shape in [(3, 150), (1, 1), (1, 129)]:
+        tokens = torch.randn(*shape, dim, generator=torch.Generator().manual_seed(2))
+        assert compiled_rows.serves(direction.project_all(tokens), direction.width)
+        found = project(direction, tokens)
+        exact = project(copy.deepcopy(direction).double(), tokens.double())
+        for one, other in zip(found, exact, strict=True):
+            assert one.shape == other.shape
+            assert float((one - other).detach().abs().max()) < 2e-6 * max(float(other.detach().abs().max()), 1)
+
+
+def test_threads_do_not_change_a_bit(monkeypatch):
+    direction, tokens = make(), torch.randn(9, 200, 64, generator=torch.Generator().manual_seed(3))
+    answers = []
+    for threads, team in [(1, None), (2, None), (5, None), (3, 0)]:
+        monkeypatch.setattr(torch, "get_num_threads", lambda count=threads: count)
+        if team is not None:  # threads of its own in place of torch's
+            monkeypatch.setattr(compiled_attention, "team", lambda: 0)
+        answers.append(project(direction, tokens))
+    for other in answers[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(answers[0], other, strict=True))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_gates_of_any_size_have_their_logarithm_and_slope(monkeypatch, variant):
+    monkeypatch.setattr(Settings, "variant", variant)
+    gates = torch.cat([torch.linspace(-200, 80, 3001), torch.tensor([0.0, torch.inf, -torch.inf])])
+    projected = torch.cat([torch.zeros(len(gates), 24), gates[:, None]], dim=1)[None].requires_grad_()
+    found = compiled_rows.make_heads(projected, torch.ones(8), torch.ones(8), torch.zeros(1), 8)[3]
+    exact = torch.nn.functional.logsigmoid(gates.double())
+    torch.testing.assert_close(found.flatten(), exact.float(), rtol=1e-6, atol=1e-37)
+    slope = torch.autograd.grad(found[:, :-1].sum(), projected)[0][0, :-1, -1]
+    torch.testing.assert_close(slope, torch.sigmoid(-gates[:-1].double()).float(), rtol=1e-6, atol=1e-37)
+
+
+def test_what_is_no_number_shows_where_it_is_alone():
+    projected = torch.randn(1, 4, 25)
+    projected[0, 1, 0], projected[0, 2, 9], projected[0, 3, 24] = torch.nan, torch.nan, torch.nan
+    parts = compiled_rows.make_heads(projected, torch.ones(8), torch.ones(8), torch.zeros(1), 8)
+    assert [part.isnan().flatten(2).any(-1)[0].tolist() for part in parts] == [
+        [False, True, False, False],
+        [False, False, True, False],
+        [False] * 4,
+        [False, False, False, True],
+    ]
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0)])
+def test_nothing_gives_nothing(shape):
+    direction = make()
+    found = project(direction, torch.zeros(*shape, 64))
+    assert [part.numel() for part in found[:5]] == [0] * 5
+    assert not any(part.any() for part in found[5:]), "no token changes no weight"
+
+
+def test_other_types_and_widths_take_the_plain_operations(monkeypatch):
+    served = compiled_rows.serves
+    assert served(torch.zeros(1, 2, 25), 8)
+    assert not served(torch.zeros(1, 2, 25, dtype=torch.bfloat16), 8)
+    assert not served(torch.zeros(1, 2, 25), 12)
+    monkeypatch.setattr(compiled_attention, "is_installed", lambda: False)
+    assert not served(torch.zeros(1, 2, 25), 8)

@@ -1,0 +1,183 @@
+"""See a recording: the page with the player in a real browser, animations as they are read back."""
+
+import html
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import make_recording
+from golden.make import FOLDER
+from shell import run_verbs
+
+from event2vec import Event2VecError, Events, Sensor, read_events, view
+from event2vec.player import MOST
+from event2vec.player.animation import COLOURS, Animation
+
+pytestmark = pytest.mark.xdist_group("player")  # one process: one browser
+
+
+@pytest.fixture
+def real():
+    return next(path for path in sorted((FOLDER / "recordings/3").iterdir()) if path.suffix == ".bin")
+
+
+def test_the_page_holds_every_event_and_loads_nothing(real, tmp_path):
+    events = read_events(real)
+    made = view(real, tmp_path / "see.html")
+    text = made.path.read_text("utf-8")
+    assert (made.recorded, made.shown, made.speed) == (len(events), len(events), None)
+    assert f"<h1>{real.name}</h1>" in text
+    assert f"{len(events):,} events" in text
+    assert not re.search(r"(?:src|href)=(?!'data:)|http|@import|url\(", text)
+    (clip,) = json.loads(text.partition("id=clips>")[2].partition("</script>")[0])
+    assert clip["recorded"] == len(events)
+    assert clip["duration"] == events.duration
+
+
+def test_a_long_recording_is_thinned_evenly_and_says_so(tmp_path):
+    events = make_recording(MOST + 1000)
+    made = view(events, tmp_path / "long.html")
+    assert (made.shown, made.recorded) == (MOST, MOST + 1000)
+    assert events.show().clip.events.t.tolist() == events.show().clip.events.t.tolist(), "the same events each time"
+
+
+@pytest.fixture
+def opened(browser):
+    """A function that opens a page; at the end nothing may have gone wrong or been fetched from elsewhere."""
+    wrong, contexts = [], []
+
+    def open_page(place, **settings):
+        contexts.append(browser.new_context(**settings))
+        tab = contexts[-1].new_page()
+        tab.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("request", lambda sent: None if sent.url.startswith(("file:", "data:")) else wrong.append(sent.url))
+        tab.goto(place.as_uri())
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def test_the_player_shows_all_events_of_a_recording_without_a_network(opened, real, tmp_path):
+    tab = opened(view(real, tmp_path / "see.html").path)
+    assert not tab.locator("[data-part=attention]").is_visible(), "there is no network whose attention to show"
+    tab.locator("[data-part=window]").fill("1000")
+    tab.locator("[data-part=time]").fill("1000")
+    assert int(tab.locator("#player").get_attribute("data-shown")) == len(read_events(real))
+    assert tab.locator("[data-part=thinned]").inner_text() == ""
+
+
+def test_a_thinned_recording_starts_with_a_short_time_window(opened, tmp_path):
+    events = make_recording(MOST + 1000, duration=60_000_000)
+    tab = opened(view(events, tmp_path / "minute.html").path)
+    assert tab.locator("[data-part=thinned]").inner_text() == "Thinned: 400,000 of 401,000 events, picked at random."
+    assert tab.locator("[data-part=length]").inner_text() == "50.0 ms", "not 8 % of a minute"
+    tab.locator("[data-part=play]").click()
+    tab.wait_for_function("Number(document.querySelector('[data-part=time]').value) > 300.5")
+
+
+def test_a_speed_can_be_chosen(opened, tmp_path):
+    tab = opened(view(make_recording(100, duration=1_000_000), tmp_path / "see.html").path)
+    tab.locator("[data-part=speed]").select_option("10")
+    tab.locator("[data-part=play]").click()
+    tab.wait_for_function("document.querySelector('[data-part=time]').value == 1000", timeout=4000)
+    assert tab.locator("[data-part=play]").inner_text() == "Play", "at the end it stops"
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_the_page_fits_phone_and_screen(opened, real, tmp_path, width):
+    tab = opened(view(real, tmp_path / "see.html").path, viewport={"width": width, "height": 800}, color_scheme="dark")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    dark = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(map(int, re.findall(r"\d+", dark))) < 60
+
+
+def test_a_notebook_shows_the_page_in_a_frame(opened, tmp_path):
+    events = make_recording(50)
+    shown = events.show("</script><b>mine")
+    frame = shown._repr_html_()
+    assert html.unescape(frame.partition('srcdoc="')[2].partition('"')[0]) == str(shown)
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><link rel=icon href='data:,'>{frame}", "utf-8")
+    inner = opened(tmp_path / "notebook.html").frame_locator("iframe")
+    inner.locator("[data-part=window]").fill("1000")
+    inner.locator("[data-part=time]").fill("1000")
+    assert inner.locator("#player").get_attribute("data-shown") == "50"
+    assert inner.locator("h1").inner_text() == "</script><b>mine"
+
+
+def test_frames_hold_the_latest_event_of_each_pixel():
+    events = Events.from_arrays(
+        [1, 1, 2, 5], [0, 0, 3, 2], [0, 10, 500_000, 1_000_000], [1, 0, 1, 0], sensor=Sensor(6, 4)
+    )
+    animation = Animation(events)
+    frames = list(animation.frames())
+    assert len(frames) == len(animation) == 75
+    assert animation.speed == pytest.approx(1 / 3)
+    assert frames[0].shape == (4 * 80, 6 * 80)
+    small = [frame[::80, ::80] for frame in frames]
+    assert small[0][0, 1] == 1, "the later of two events, which is darker"
+    assert [int(np.count_nonzero(frame)) for frame in (small[0], small[20], small[37], small[-1])] == [1, 0, 1, 1]
+    assert small[-1][2, 5] == 1
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.1, 3.0), (5.0, 5.0), (60.0, 12.0)])
+def test_an_animation_lasts_a_bearable_time(seconds, expected):
+    animation = Animation(Events.from_arrays([0, 1], [0, 1], [0, int(seconds * 1e6)], [0, 1], sensor=Sensor(2, 2)))
+    assert animation.seconds == expected
+    assert animation.speed == pytest.approx(seconds / expected)
+
+
+def test_a_gif_reads_back_as_its_frames(real, tmp_path):
+    from PIL import Image, ImageSequence
+
+    made = view(real, tmp_path / "see.gif")
+    frames = list(Animation(read_events(real)).frames())
+    with Image.open(made.path) as image:
+        shown = []
+        for picture in ImageSequence.Iterator(image):  # equal neighbours are one picture that lasts longer
+            shown += [np.asarray(picture.convert("RGB"))] * (picture.info["duration"] // 40)
+    assert len(shown) == len(frames)
+    assert all((np.array(COLOURS, np.uint8)[frame] == seen).all() for frame, seen in zip(frames, shown, strict=True))
+
+
+@pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="needs ffmpeg")
+def test_an_mp4_has_even_sides_and_can_be_opened(tmp_path):
+    made = view(make_recording(300, sensor=Sensor(481, 333)), tmp_path / "see.mp4")
+    assert made.path.read_bytes()[4:8] == b"ftyp"
+
+
+def test_what_cannot_be_written_is_one_line(real, tmp_path, monkeypatch):
+    with pytest.raises(Event2VecError, match=r"'\.avi' is not one of \.html, \.gif, \.mp4"):
+        view(real, tmp_path / "see.avi")
+    with pytest.raises(Event2VecError, match="holds no events"):
+        view(make_recording(0), tmp_path / "see.html")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Event2VecError, match="mp4 needs the program ffmpeg, which was not found"):
+        view(real, tmp_path / "see.mp4")
+    broken = tmp_path / "ffmpeg"
+    broken.write_text("#!/bin/sh\necho no codec >&2\nexit 3\n")
+    broken.chmod(0o755)
+    with pytest.raises(Event2VecError, match="ffmpeg could not write it: no codec"):
+        view(real, tmp_path / "see.mp4")
+    assert sorted(os.listdir(tmp_path)) == ["ffmpeg"], "nothing is left half written"
+
+
+def test_the_verb_says_what_it_wrote(real, tmp_path):
+    page, gif, *wrong = run_verbs(
+        ("view", real),
+        ("view", real, "--gif", "--out", "a.gif"),
+        ("view", real, "--gif", "--out", "a.html", 2),
+        ("view", real, "--gif", "--mp4", 2),
+        ("view", "missing.raw", 2),
+        folder=tmp_path,
+    )
+    assert f"{real.stem}.html: {len(read_events(real)):,} events" in page.err
+    assert "times the recorded speed" in gif.err
+    assert sorted(os.listdir(tmp_path)) == ["a.gif", f"{real.stem}.html"]
+    assert [said.err.count("\n") for said in wrong] == [1, 1, 1]
