@@ -413,6 +413,29 @@ def test_what_one_of_two_processes_meets_in_training_is_not_lost(store, tmp_path
     assert sum("training recordings" in line for line in done.stderr.splitlines()) == 1
 
 
+LATE = """
+import os, sys, time
+from pathlib import Path
+from event2vec import Run, EventStore, load_recipe
+recipe, store, folder = sys.argv[1:]
+if os.environ["RANK"] == "1":
+    time.sleep(2)
+    assert Run(Path(folder)).is_free, "the first process began alone"
+Run.start(load_recipe(recipe), EventStore.open(store), folder)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_begins_when_its_last_process_is_there(store, tmp_path):
+    """A slow process would take what the first has written for a run that was stopped, and resume it."""
+    (tmp_path / "recipe.yaml").write_text(RECIPE.with_settings({"trainer.devices": "auto"}).to_yaml())
+    (tmp_path / "late.py").write_text(LATE)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += [tmp_path / "late.py", tmp_path / "recipe.yaml", store.folder, tmp_path / "run"]
+    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_ranks_share_a_step_without_overlap():
     config = TrainingConfig(batch=3, repeats=2, seed=5)
     ranks = [list(Batches(10, config, rank, 2, start=0)) for rank in range(2)]

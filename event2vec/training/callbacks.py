@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,19 @@ from event2vec.training.layout import Layout
 from event2vec.training.lightning_module import Learner
 from event2vec.training.metrics import append_row
 from event2vec.training.objectives import Objective
+
+
+class Beginning(pl.Callback):
+    """Lets the run begin once all processes of a distributed training are here.
+
+    Earlier, a slow process could take what the first one writes for a run that was stopped.
+    """
+
+    def __init__(self, begin: Callable[[], None]) -> None:
+        self.begin = begin
+
+    def setup(self, trainer: pl.Trainer, learner: pl.LightningModule, stage: str) -> None:
+        self.begin()
 
 
 class Diary(pl.Callback):

@@ -25,7 +25,7 @@ from event2vec.model.trained_on import TrainedOn
 from event2vec.names import excerpt, shorten, shown
 from event2vec.progress import Progress
 from event2vec.ranks import is_first_rank
-from event2vec.training.callbacks import Checkpoints, Diary, Means, WholeCheckpoints, has_waited
+from event2vec.training.callbacks import Beginning, Checkpoints, Diary, Means, WholeCheckpoints, has_waited
 from event2vec.training.layout import Layout, Task
 from event2vec.training.lightning_module import LOGGED, Learner, TrainingData
 from event2vec.training.objectives import Classification, MaskedReconstruction, Objective, balanced_weights
@@ -87,8 +87,7 @@ def fit(
 
     `begin` is called once all settings are known to work and before anything is written.
     """
-    trainer = _trainer(recipe, store, run, objective, progress)
-    begin()
+    trainer = _trainer(recipe, store, run, objective, progress, begin)
     data = TrainingData(recipe, store)
     parts = trainer.world_size * recipe.trainer.accumulate
     steps = steps_in_epoch(len(data.learn_from), recipe.training, parts)
@@ -97,6 +96,7 @@ def fit(
     if last:
         checkpoint = _check_checkpoint(last, learner, trainer.world_size)
         if has_waited(_epochs_waited(checkpoint), recipe.training.patience):
+            begin()
             progress.say(f"Training stopped early: no better epoch in {recipe.training.patience}")
             return
     with progress.stage("training", recipe.training.epochs * steps):
@@ -215,7 +215,14 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _trainer(recipe: Recipe, store: EventStore, run: Layout, objective: Objective, progress: Progress) -> pl.Trainer:
+def _trainer(
+    recipe: Recipe,
+    store: EventStore,
+    run: Layout,
+    objective: Objective,
+    progress: Progress,
+    begin: Callable[[], None],
+) -> pl.Trainer:
     devices, nodes = recipe.trainer.devices, recipe.trainer.num_nodes
     launched = int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun for every process
     if launched > 1 and devices == "auto":
@@ -234,7 +241,12 @@ def _trainer(recipe: Recipe, store: EventStore, run: Layout, objective: Objectiv
                 gradient_clip_val=recipe.training.clip or None,
                 limit_val_batches=None if "validation" in store.splits else 0,
                 logger=TensorBoardLogger(run.folder, name="", version=run.tensorboard.name),
-                callbacks=[Means(), Diary(run, progress), Checkpoints(run, objective, recipe.training)],
+                callbacks=[
+                    Beginning(begin),
+                    Means(),
+                    Diary(run, progress),
+                    Checkpoints(run, objective, recipe.training),
+                ],
                 plugins=[WholeCheckpoints()],
                 default_root_dir=run.folder,
                 enable_checkpointing=False,
