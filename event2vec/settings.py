@@ -6,7 +6,7 @@ Neither this module nor those that define sections import torch, so that `event2
 import math
 import operator
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -27,10 +27,15 @@ Value = TypeVar("Value")
 Bound = int | float
 
 
-def setting(default: Value, explanation: str, **limits: Bound) -> Value:
-    """A field of a section: its default, what it means, and its limits: least, most, above, below."""
+def setting(
+    default: Value, explanation: str, *, choices: Callable[[], tuple[Any, ...]] | None = None, **limits: Bound
+) -> Value:
+    """A field of a section: its default, what it means, and its limits: least, most, above, below.
+
+    `choices` lists what it may be where a type cannot, since the list grows.
+    """
     assert limits.keys() <= LIMITS.keys()
-    return field(default=default, metadata={"explanation": explanation, "limits": limits})
+    return field(default=default, metadata={"explanation": explanation, "limits": limits, "choices": choices})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +78,9 @@ def _types(section: Any) -> dict[str, Any]:
 
 def choices_of(section: type, name: str) -> tuple[Any, ...]:
     """The values that a setting may have; none where they are not a list of names."""
+    (each,) = (each for each in fields(section) if each.name == name)
+    if listed := each.metadata.get("choices"):
+        return listed()
     kind = _types(section)[name]
     return get_args(kind) if get_origin(kind) is Literal else ()
 
@@ -123,6 +131,7 @@ def build_settings(section: type, content: Any, where: str = "") -> Any:
             if name not in known:
                 accepted = f"{where or 'a recipe'} accepts {', '.join(known)}"
                 raise ValueError(f"unknown setting {shorten(full)}{nearest(str(name), known)}; {accepted}")
+            _check_choice(full, value, choices_of(section, name))
             values[name] = _convert(_kind(section, name, value), value, full)
         return section(**values)
     except (ValueError, TypeError) as error:  # TypeError: a setting without a default is missing
@@ -142,8 +151,7 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
     if is_dataclass(kind):
         return build_settings(kind, value, name)  # type: ignore[arg-type]
     if get_origin(kind) is Literal:
-        _check_choice(name, value, get_args(kind))
-        return value
+        return value  # one of its choices
     kinds = _kinds(kind)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kinds == (str,) and is_number:

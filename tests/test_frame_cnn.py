@@ -1,7 +1,7 @@
 """Frames count events where they are; the network on them is trained, saved and asked like ours."""
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -21,12 +21,10 @@ from event2vec import (
     save_model,
     train,
 )
-from event2vec.baselines import NETWORKS
 from event2vec.baselines.config import FrameCnnConfig
-from event2vec.baselines.frame_cnn import make_frames
+from event2vec.baselines.frames import make_frames
 from event2vec.model.checkpoint import load_event2vec
 from event2vec.model.classifier import TensorClassifier
-from event2vec.model.config import NetworkName
 from event2vec.training.config import ObjectiveConfig
 from event2vec.training.objectives import Classification
 from event2vec.training.recipe import load_recipe
@@ -37,10 +35,6 @@ TINY = FrameCnnConfig(sensor=SMALL, classes=3, bins=2, channels=4, stages=2)
 @pytest.fixture(params=[False, True], ids=["frames at once", "recurrent"])
 def network(request):
     return randomise(build_model(replace(TINY, recurrent=request.param), sampling=Sampling(length=64)))
-
-
-def test_every_network_has_a_name_in_the_settings():
-    assert {"event2vec", *NETWORKS} == set(get_args(NetworkName))
 
 
 @pytest.mark.parametrize("placing", ["nearest", "bilinear"])
@@ -113,7 +107,7 @@ def test_a_recipe_is_for_one_network_and_takes_its_settings_alone():
         recipe.with_settings({"model.dim": 32})
     with pytest.raises(Event2VecError, match=r"unknown setting model.bins"):
         Recipe().with_settings({"model.bins": 3})
-    with pytest.raises(Event2VecError, match=r"model.network must be one of event2vec, frame_cnn, got 'cnn'"):
+    with pytest.raises(Event2VecError, match=r"model.network must be one of event2vec, frame_cnn, .*, got 'cnn'"):
         Recipe().with_settings({"model.network": "cnn"})
     with pytest.raises(ValueError, match=r"model.network is event2vec in ModelConfig, got frame_cnn"):
         ModelConfig(network="frame_cnn")

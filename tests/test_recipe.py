@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from event2vec import Event2VecError, ModelConfig, Sensor, build_model, load_recipe
+from event2vec.baselines import NETWORKS
 from event2vec.documents import RECIPES
 from event2vec.model.classifier import count_parameters
 from event2vec.model.masked import build_masked_model
@@ -15,7 +16,8 @@ from event2vec.training.recipe import Recipe
 
 def test_all_recipes_of_the_design_are_there():
     expected = {"asl_dvs", "digits", "dvs_gesture", "dvs_lip", "dvs_lip_pretrain", "dvs_lip_random", "folder", "nmnist"}
-    assert set(RECIPES.names()) == expected | {"frame_cnn"}, "and one for each compared network"
+    compared = {f"{name}{size}" for name in NETWORKS for size in ("", "_published")} - {"frame_cnn_published"}
+    assert set(RECIPES.names()) == expected | compared
 
 
 @pytest.mark.parametrize("name", RECIPES.names())

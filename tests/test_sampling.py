@@ -1,10 +1,13 @@
 """Uniform sampling: every event equally likely, in time order, the same for the same seed."""
 
+import math
+
 import pytest
 import torch
 from conftest import assert_same
 
 from event2vec import Sampling, sample_uniform
+from event2vec.data.thinning import SIGMA, TAU, causal_density, thin_in_space
 from event2vec.data.uniform import draw_positions
 
 
@@ -60,3 +63,38 @@ def test_more_than_there_are_cannot_be_drawn():
 def test_sets_of_clusters_need_clusters(settings, message):
     with pytest.raises(ValueError, match=message):
         Sampling(**settings)
+
+
+@pytest.mark.parametrize("method", ["temporal", "spatial", "density"])
+@pytest.mark.parametrize("length", [1, 40, 400])
+def test_other_strategies_keep_events_in_time_order_and_no_more_than_asked_for(method, length, make_events):
+    events = make_events(300)
+    kept = Sampling(method=method, length=length).shorten(events, seeded(0))
+    assert (0 < len(kept) <= length) if length < 300 else kept is events
+    assert len(kept) == min(length, 300) or method == "spatial"
+    assert bool((kept.t.diff() >= 0).all())
+    rows = set(zip(events.x.tolist(), events.y.tolist(), events.t.tolist(), strict=True))
+    assert set(zip(kept.x.tolist(), kept.y.tolist(), kept.t.tolist(), strict=True)) <= rows
+    assert_same(kept, Sampling(method=method, length=length).shorten(events, seeded(0)))
+
+
+def test_in_space_whole_columns_and_rows_are_kept(make_events):
+    events = make_events(2000)
+    kept = thin_in_space(events, 300, seeded(0))
+    assert len(kept.x.unique()) <= 34 // 2 + 1
+    kept_pixels = set(zip(kept.x.tolist(), kept.y.tolist(), strict=True))
+    everything = sum((x, y) in kept_pixels for x, y in zip(events.x.tolist(), events.y.tolist(), strict=True))
+    assert everything == len(kept)
+
+
+def test_the_density_is_the_sum_over_earlier_events_written_out(make_events):
+    events = make_events(150, duration=90_000)
+    total = sum(math.exp(-(a * a + b * b) / (2 * SIGMA**2)) for a in range(-3, 4) for b in range(-3, 4))
+    expected = torch.zeros(150, dtype=torch.float64)
+    for late in range(150):
+        for early in range(late + 1):
+            across, down = float(events.x[late] - events.x[early]), float(events.y[late] - events.y[early])
+            if events.p[late] == events.p[early] and max(abs(across), abs(down)) <= 3:
+                age = float(events.t[late] - events.t[early]) / TAU
+                expected[late] += math.exp(-(across**2 + down**2) / (2 * SIGMA**2) - age) / total
+    torch.testing.assert_close(causal_density(events), expected)

@@ -1,6 +1,8 @@
 """Systems that Event2Vec is compared with: networks with a batch in and logits out, trained by the same command.
 
-A new one is a section in `config.py`, a file named after it, and a line in `NETWORKS` and in `NetworkName`.
+A new one is a file with its network and a line in `NETWORKS`; `event2vec compare` then has a row for it. Settings are
+beside each other in `config.py`, which does not load torch, so that `--help` is fast; those of a network of your own
+may be in its own file.
 """
 
 from collections.abc import Mapping
@@ -8,19 +10,24 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from event2vec.baselines.config import FrameCnnConfig
+from event2vec.baselines.config import EventNetConfig, FrameCnnConfig, MaxFormerConfig, VoxelGridConfig
 from event2vec.model.config import ModelConfig, NetworkConfig
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A compared system: its settings, and the class of its network in the file of its name."""
+    """A compared system: its settings, and where the class of its network is."""
 
     section: type[NetworkConfig]
-    network: str
+    network: str  # module:class
 
 
-NETWORKS = {"frame_cnn": Baseline(FrameCnnConfig, "FrameCnn")}
+NETWORKS = {
+    "frame_cnn": Baseline(FrameCnnConfig, "event2vec.baselines.frame_cnn:FrameCnn"),
+    "voxel_grid": Baseline(VoxelGridConfig, "event2vec.baselines.voxel_grid:VoxelGrid"),
+    "eventnet": Baseline(EventNetConfig, "event2vec.baselines.eventnet:EventNet"),
+    "max_former": Baseline(MaxFormerConfig, "event2vec.baselines.max_former:MaxFormer"),
+}
 
 
 def section_of(content: Any) -> type[NetworkConfig]:
@@ -31,4 +38,5 @@ def section_of(content: Any) -> type[NetworkConfig]:
 
 def network_class(name: str) -> Any:
     """The class of a compared system's network, loaded when it is asked for."""
-    return getattr(import_module(f"event2vec.baselines.{name}"), NETWORKS[name].network)
+    module, _, network = NETWORKS[name].network.partition(":")
+    return getattr(import_module(module), network)

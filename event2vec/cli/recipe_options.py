@@ -1,6 +1,6 @@
 """The options of `train` and `pretrain`: a recipe, and every one of its settings."""
 
-from argparse import Action, ArgumentParser, Namespace
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, _ActionsContainer
 from typing import Any
 
 from event2vec.cli.options import DATA, add_workers_option
@@ -17,7 +17,7 @@ NOT_YAML = ("data.group_by", "data.labels")  # in a regular expression, brackets
 
 def add_recipe_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s RECIPE [--data PATH] [--out RUN] [--init RUN] [settings]  or  --resume RUN"
-    parser.epilog = f"'{parser.prog} RECIPE --help' shows the values of a recipe."
+    parser.epilog = f"'{parser.prog} RECIPE --help' shows the values of a recipe, and the settings of its network."
     names = ", ".join(RECIPES.names())
     recipe = parser.add_argument(
         "recipe", nargs="?", metavar="RECIPE", action=NameRecipe, help=f"{names}; or a file that ends in .yaml"
@@ -40,9 +40,9 @@ def add_recipe_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_settings(parser: ArgumentParser, recipe: "NameRecipe") -> None:
-    """One option for each setting, in one group for each section."""
+    """One option for each setting, in one group for each section. Help shows those of one network: the recipe's."""
+    groups = {}
     for plain in recipes_of_networks():
-        groups = {}
         for each in describe_settings(plain):
             section = each.name.partition(".")[0]
             if each.name in recipe.settings:  # of all networks, or of one before
@@ -50,16 +50,17 @@ def _add_settings(parser: ArgumentParser, recipe: "NameRecipe") -> None:
             if section not in groups:
                 groups[section] = parser.add_argument_group(*_title(plain, section))
             names = (f"--{each.name}", *([SHORT[each.name]] if each.name in SHORT else []))
-            option = groups[section].add_argument(*names, dest=each.name, metavar="X", help=_explain(each))
+            explanation = _explain(each) if plain.model.network == Recipe().model.network else SUPPRESS
+            option = groups[section].add_argument(*names, dest=each.name, metavar="X", help=explanation)
             recipe.settings[each.name] = option
+    recipe.model = groups["model"]
 
 
 def _title(plain: Recipe, section: str) -> tuple[str, str | None]:
-    content, network = getattr(plain, section), plain.model.network
+    content = getattr(plain, section)
     if isinstance(content, str):
         return "settings, which override the recipe's", None
-    name = section if network == Recipe().model.network else f"{section}, with --model.network {network}"
-    return name, (content.__doc__ or "").partition("\n")[0]
+    return section, (content.__doc__ or "").partition("\n")[0]
 
 
 def _explain(each: Described) -> str:
@@ -72,11 +73,17 @@ class NameRecipe(Action):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.settings: dict[str, Action] = {}
+        self.model: _ActionsContainer | None = None  # the group of the network's settings
 
     def __call__(self, parser: ArgumentParser, options: Namespace, name: Any, option: str | None = None) -> None:
         setattr(options, self.dest, name)
         if name is not None:
-            for each in describe_settings(load_recipe(name)):
+            loaded = load_recipe(name)
+            if self.model:
+                self.model.description = _title(loaded, "model")[1]
+            for setting in self.settings.values():
+                setting.help = SUPPRESS
+            for each in describe_settings(loaded):
                 self.settings[each.name].help = _explain(each)
 
 

@@ -1,6 +1,6 @@
 """Sampling: how a recording is reduced to at most L events (Sec. 3.4).
 
-Without torch, so that `--help` is fast; the two methods are in `uniform.py` and `clustering/`.
+Without torch, so that `--help` is fast; the methods are in `uniform.py`, `thinning.py` and `clustering/`.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 class Sampling(Settings, section="sampling"):
     """How a recording of any length becomes the tokens that a network reads (Sec. 3.4)."""
 
-    method: Literal["random", "clusters"] = setting(
-        "random", "random: a new draw of the events each time; clusters: centres that stand for all events (Alg. 1)"
+    method: Literal["random", "clusters", "temporal", "spatial", "density"] = setting(
+        "random",
+        "random: a new draw of the events each time; clusters: centres that stand for all events (Alg. 1); to compare "
+        "with: temporal: parts of the time, spatial: every n-th column and row, density: rather where events are many",
     )
     length: int = setting(
         1024, "events that a network reads of each recording, L in the paper; shorter ones are kept whole", least=1
@@ -45,11 +47,19 @@ class Sampling(Settings, section="sampling"):
         """Whether the same recording always gives the same tokens."""
         return self.method == "clusters"
 
+    @property
+    def summary(self) -> str:
+        """What a network reads, for people."""
+        words = {"random": "random events", "clusters": "clusters"}
+        return f"{self.length} {words.get(self.method, f'events ({self.method})')}"
+
     def shorten(self, events: "Events", generator: "Generator") -> "Events":
         """At most `length` events of a recording. Clusters use no random numbers from the generator."""
         from event2vec.clustering import cluster_events
+        from event2vec.data.thinning import thin_by_density, thin_in_space, thin_in_time
         from event2vec.data.uniform import sample_uniform
 
         if self.method == "clusters":
             return cluster_events(events, self.length, seeding=self.seeding)
-        return sample_uniform(events, self.length, generator)
+        thin = {"temporal": thin_in_time, "spatial": thin_in_space, "density": thin_by_density}
+        return thin.get(self.method, sample_uniform)(events, self.length, generator)

@@ -1,19 +1,28 @@
 """NetworkConfig: what every network has; ModelConfig: size and parts of ours. Without torch: `--help` is fast."""
 
 from dataclasses import dataclass, fields
-from typing import Literal
+from importlib import import_module
+from typing import Any, Literal
 
 from event2vec.sensor import Sensor
 from event2vec.settings import Settings, setting
 
-NetworkName = Literal["event2vec", "frame_cnn"]
+
+def network_names() -> tuple[str, ...]:
+    """Ours, and those of the systems that it is compared with."""
+    return ("event2vec", *import_module("event2vec.baselines").NETWORKS)  # by name: it is further down the flow
+
+
+def named(network: str) -> Any:
+    """The setting `network` of a section, which is the name of its network."""
+    return setting(network, "the network: event2vec, or a system that it is compared with", choices=network_names)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig(Settings, section="model"):
     """What every network has; the other settings are its own."""
 
-    network: NetworkName = setting("event2vec", "the network: event2vec, or a system that it is compared with")
+    network: str = named("event2vec")
     sensor: Sensor = setting(Sensor(128, 128), "sensor size of the recordings, such as 128x128")
     classes: int = setting(11, "number of classes", least=1)
 

@@ -210,7 +210,6 @@ class PageServer:
 
     def _hello(self) -> dict[str, Any]:
         stream, model = self.stream, self.stream.model
-        sampling = "clusters" if model.sampling.method == "clusters" else "random events"
         return {
             "names": [printable(name) for name in stream.class_names],
             "width": stream.source.sensor.width,
@@ -218,7 +217,7 @@ class PageServer:
             "window": stream.window,
             "largest": LARGEST_FILE,
             "attention": has_attention_to_draw(model),
-            "about": f"{model.sampling.length} {sampling} of the newest window, every {1e3 * stream.every:g} ms",
+            "about": f"{model.sampling.summary} of the newest window, every {1e3 * stream.every:g} ms",
         }
 
     async def _listen(self, connection: "ServerConnection", page: Page) -> None:

@@ -91,10 +91,7 @@ def _training(study: Study) -> str:
     curves = "<p>The run has no metrics.</p>"
     if rows:
         curves = _picture("curves.svg", lambda path: draw_curves(rows, path, "Training, epoch by epoch"))
-    return (
-        f"{curves}<p>{_network(config)} reads {sampling.length} "
-        f"{'clusters' if sampling.method == 'clusters' else 'random events'} of each recording.{took}{begun}</p>"
-    )
+    return f"{curves}<p>{_network(config)} reads {sampling.summary} of each recording.{took}{begun}</p>"
 
 
 def _network(config: NetworkConfig) -> str:
