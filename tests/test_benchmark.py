@@ -339,6 +339,18 @@ def test_streaming_repeats_a_recording_and_compares_with_its_duration(real, shar
     assert all(row["time / recorded time"] > 0 for row in rows)
 
 
+def test_a_long_recording_is_answered_as_recorded_and_at_a_high_rate(shared_data, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        streaming, "seconds_and_peak", lambda work, warm_up, path: asked.append(work(path)) or (3.0, 1 << 20)
+    )
+    quiet, busy = [each.row() for each in streaming.measure_streaming(shared_data / "recordings", minutes=0.15)]
+    assert quiet["recorded s"] == pytest.approx(busy["recorded s"], rel=0.4)
+    assert busy["events/s"] == pytest.approx(1e9 / 3600, rel=0.01)
+    assert busy["events"] > 5 * quiet["events"]
+    assert asked == pytest.approx([quiet["recorded s"] / 0.1, busy["recorded s"] / 0.1], abs=1)
+
+
 def test_the_repeated_recording_is_the_real_one(shared_data, tmp_path):
     source = shared_data / "recordings" / "dvs128.aedat"
     path, count, _ = streaming._write(tmp_path / "x.aedat", source, 1)

@@ -8,8 +8,9 @@ import encoders
 import numpy as np
 import pytest
 import torch
+from conftest import make_recording
 
-from event2vec import Event2VecError, Event2VecWarning, read_chunks, read_events
+from event2vec import Event2VecError, Event2VecWarning, Sensor, read_chunks, read_events
 from event2vec.io import read_recording
 from event2vec.io.chunks import can_stream, first_time
 
@@ -39,14 +40,63 @@ def test_chunks_of_real_recordings_hold_the_same_events(name, segment, shared_da
     assert first_time(path) == read_recording(path).start
 
 
-@pytest.mark.parametrize("name", ["nmnist.bin", "poker_clubs.es", "uzh_davis240.txt"])
-def test_formats_that_cannot_be_streamed_are_read_whole_and_long_ones_say_so(name, shared_data, monkeypatch):
-    path = shared_data / "recordings" / name
-    assert not can_stream(path)
-    assert_as_whole(path)
+@pytest.mark.parametrize("name", encoders.FILES)
+def test_every_format_holds_the_same_events_in_pieces_and_those_that_cannot_be_are_read_whole(name, tmp_path):
+    path = encoders.write(name, tmp_path)
+    chunks = assert_as_whole(path, segment=640)
+    assert can_stream(path) == (name not in ("atis", "npz", "mat"))
+    assert (len(chunks) > 1) == can_stream(path)
+    assert first_time(path) == read_recording(path).start
+
+
+@pytest.mark.parametrize("name", ["poker_clubs.es", "uzh_davis240.txt"])
+def test_real_text_and_event_streams_are_read_in_pieces(name, shared_data):
+    assert_as_whole(shared_data / "recordings" / name, segment=5000)
+
+
+def test_arrays_by_row_are_read_in_pieces_and_those_by_column_and_clusters_whole(tmp_path):
+    events = make_recording(3000, duration=900_000)
+    rows = np.stack([getattr(events, name).numpy().astype(np.int64) for name in "txyp"], axis=1)
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "columns.npy", np.asfortranarray(rows))
+    clusters = np.zeros(3000, [(name, "f8") for name in ("x", "y", "t", "p", "rho")])
+    for name, column in zip("txyp", rows.T, strict=True):
+        clusters[name] = column
+    clusters["rho"] = 7
+    np.save(tmp_path / "clusters.npy", clusters)
+    assert len(assert_as_whole(tmp_path / "rows.npy", segment=800)) > 10
+    assert len(assert_as_whole(tmp_path / "columns.npy", segment=800)) == 2, "the last 50 ms wait for late events"
+    (whole,) = assert_as_whole(tmp_path / "clusters.npy", segment=800)
+    assert set(whole.rho.tolist()) == {7.0}
+
+
+def test_a_long_recording_that_cannot_be_streamed_says_so(shared_data, monkeypatch):
     monkeypatch.setattr("event2vec.io.chunks.LARGE", 100)
-    with pytest.warns(Event2VecWarning, match="cannot be read in chunks; it is read whole"):
-        list(read_chunks(path))
+    with pytest.warns(Event2VecWarning, match="atis cannot be read in chunks; it is read whole"):
+        list(read_chunks(shared_data / "recordings" / "nmnist.bin"))
+
+
+def test_a_file_that_names_no_sensor_has_the_usual_one_if_it_fits(tmp_path):
+    path = encoders.write("csv", tmp_path)  # 34 x 30
+    for usual, found in (("64x48", Sensor(64, 48)), ("32x32", Sensor(34, 30)), (None, Sensor(34, 30))):
+        for segment in (640, 1 << 20):
+            assert {chunk.sensor for chunk in read_chunks(path, usual=usual, segment=segment)} == {found}
+
+
+def test_text_whose_times_become_fractions_or_that_is_damaged_late_is_one_line(tmp_path):
+    lines = [f"{20_000 * step} 1 2 1\n" for step in range(100)]
+    (tmp_path / "x.txt").write_text("".join(lines) + "2000000.5 1 2 1\n")
+    with pytest.raises(
+        Event2VecError, match=r"x.txt: has whole times first and fractional ones later. Set --time-unit"
+    ):
+        list(read_chunks(tmp_path / "x.txt", segment=200))
+    assert len(list(read_chunks(tmp_path / "x.txt", segment=200, time_unit="us"))) > 3
+    (tmp_path / "x.txt").write_text("".join(lines) + "2000 1 b 1\n")
+    with pytest.raises(Event2VecError, match=r"x.txt: is not a table of numbers"):
+        list(read_chunks(tmp_path / "x.txt", segment=200))
+    (tmp_path / "x.txt").write_text("".join(lines) + "2000000 1")
+    with pytest.warns(Event2VecWarning, match=r"x.txt: the last line is truncated: 9 bytes"):
+        assert sum(map(len, read_chunks(tmp_path / "x.txt", segment=200))) == 100
 
 
 def evt3_words(count):
@@ -122,7 +172,7 @@ def test_wrong_input_is_named_with_its_file(shared_data, tmp_path):
         list(read_chunks(tmp_path / "nowhere.raw"))
     (tmp_path / "short.aedat4").write_bytes(b"#!AER-DAT4.0\r\n" + (1 << 30).to_bytes(4, "little"))
     with pytest.raises(Event2VecError, match=r"short.aedat4: has a header of 1,073,741,842 bytes in a smaller file"):
-        list(read_chunks(tmp_path / "short.aedat4"))
+        list(read_chunks(tmp_path / "short.aedat4", segment=10))
     data = (shared_data / "recordings" / "evt2.raw").read_bytes()
     (tmp_path / "cut.raw").write_bytes(data[:-1])
     with pytest.warns(Event2VecWarning, match=r"cut.raw: the last word is truncated: 3 bytes"):

@@ -7,7 +7,7 @@ from test_datasets import write_gestures
 
 from event2vec import Event2VecError, Event2VecWarning, Events, open_dataset, read_events, write_events
 from event2vec.data.datasets import open_splits, spans
-from event2vec.data.labels import Span, class_order, read_labels
+from event2vec.data.labels import Span, class_order, labels_of, read_labels
 from event2vec.data.prepare import prepare
 from event2vec.data.windows import Windows
 from event2vec.io import read_recording
@@ -139,3 +139,13 @@ def test_a_span_after_the_end_is_rejected_and_the_others_are_used(tmp_path):
     report = prepare(datasets, tmp_path / "store")
     assert len(report.store) == 1
     assert "has no events from 50000000 to 60000000 us" in report.rejected[0].message
+
+
+def test_the_labels_of_one_recording_are_found_by_the_end_of_its_path(tmp_path):
+    path = tmp_path / "data" / "day" / "x.npz"
+    write_events(path, make_recording(20))
+    labels = table(tmp_path / "data" / "labels.csv", "day/x.npz,0,1,a", "night/x.npz,0,1,b", "x.npz,1,2,c")
+    assert [span.name for span in labels_of(path, labels)[0]] == ["a", "c"]
+    assert [span.name for span in labels_of(path, "labels.csv", tmp_path / "data")[0]] == ["a", "c"]
+    with pytest.raises(Event2VecError, match=r"has no label for y\.npz"):
+        labels_of(tmp_path / "y.npz", labels)

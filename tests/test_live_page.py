@@ -20,7 +20,7 @@ from golden.make import FOLDER
 from shell import run_verb
 from test_streaming import SENSOR, chunk_of, digits
 
-from event2vec import Event2VecError, load_model, read_events
+from event2vec import Event2VecError, load_model, read_events, write_events
 from event2vec.streaming import Live, live
 from event2vec.streaming.dropped import answer_recording
 from event2vec.streaming.frames import MOST_DRAWN, AttentionViewer, newest_events, pack_frame
@@ -234,6 +234,20 @@ def test_a_dropped_recording_is_answered_and_forgotten(opened, played, tmp_path,
     assert not tab.locator("#dropped").is_visible()
 
 
+def test_a_long_recording_that_is_dropped_is_answered_over_time(opened, played, tmp_path):
+    events = digits("3", "7", repeats=5)
+    write_events(tmp_path / "long.npz", events)
+    tab = opened(played)
+    wait_for_frames(tab)
+    tab.locator("#file").set_input_files(tmp_path / "long.npz")
+    wait_until(tab, "document.getElementById('dropped-answer').textContent.includes('windows of 0.3 s')")
+    said = tab.locator("#dropped-player [data-part=verdict]")
+    for place, name in (("250", "3"), ("850", "7")):
+        tab.locator("#dropped-player [data-part=time]").fill(place)
+        assert said.inner_text().startswith(f"{name} (")
+    assert tab.locator("#dropped-scores .score").count() == 2
+
+
 def test_what_is_no_recording_is_one_line_on_the_page(opened, played, tmp_path):
     tab = opened(played)
     wait_for_frames(tab)
@@ -249,11 +263,11 @@ def test_what_is_no_recording_is_one_line_on_the_page(opened, played, tmp_path):
 def test_a_recording_dropped_on_a_cluster_of_names_is_shown_safely():
     model = load_model(NETWORK)
     data = (FOLDER / "recordings/3/npz.npz").read_bytes()
-    found = answer_recording(model, "../../x\x1b.npz", data)
+    found = answer_recording(model, "../../x\x1b.npz", data, 0.3)
     assert found["verdict"].startswith("3 (")
     assert "\x1b" not in json.dumps(found, ensure_ascii=False)
     with pytest.raises(Event2VecError, match=r"clip\.raw"):
-        answer_recording(model, "clip.raw", b"rubbish")
+        answer_recording(model, "clip.raw", b"rubbish", 0.3)
 
 
 # Without a browser

@@ -8,13 +8,15 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import make_recording
+from conftest import assert_same, make_recording
 from golden.make import FOLDER
 from shell import run_verbs
 
 from event2vec import Event2VecError, Events, Sensor, read_events, view
 from event2vec.player import MOST
 from event2vec.player.animation import COLOURS, Animation
+from event2vec.player.clip import Clip, Part, Thinner
+from event2vec.player.page import PlayerPage
 
 pytestmark = pytest.mark.xdist_group("player")  # one process: one browser
 
@@ -80,6 +82,69 @@ def test_a_thinned_recording_starts_with_a_short_time_window(opened, tmp_path):
     assert tab.locator("[data-part=length]").inner_text() == "50.0 ms", "not 8 % of a minute"
     tab.locator("[data-part=play]").click()
     tab.wait_for_function("Number(document.querySelector('[data-part=time]').value) > 300.5")
+
+
+@pytest.fixture
+def answered(tmp_path):
+    events = make_recording(4000, duration=40_000_000)
+    end = events.duration
+    answers = [
+        Part(0, 16_000_000, "left", 0, 0.9),
+        Part(16_000_000, 24_000_000, "unknown", None, 0.3),
+        Part(24_000_000, end, "</span>right", 1, 0.6),
+    ]
+    truth = [Part(0, 8_000_000, "left", 0), Part(16_000_000, end, "left", 0)]
+    PlayerPage(Clip("long", events, 4000, "12 answers", answers=answers, truth=truth)).write(tmp_path / "long.html")
+    return tmp_path / "long.html"
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_long_recording_is_played_with_its_answers(opened, answered, width):
+    tab = opened(answered, viewport={"width": width, "height": 900})
+    said = tab.locator("[data-part=verdict]")
+    for time, text, wrong in (
+        ("100", "left (90 %)", False),
+        ("300", "left (90 %)", False),
+        ("500", "unknown (30 %), label left", True),
+        ("900", "</span>right (60 %), label left", True),
+    ):
+        tab.locator("[data-part=time]").fill(time)
+        assert said.inner_text() == text
+        assert ("wrong" in (said.get_attribute("class") or "")) == wrong
+    assert " of 4" in tab.locator("[data-part=clock]").inner_text()
+    assert tab.locator("[data-part=clock]").inner_text().endswith(" s"), "not forty thousand milliseconds"
+    assert tab.locator("[data-part=answers] span").count() == 3
+    assert tab.locator("[data-part=truth] span").count() == 2
+    box = tab.locator("[data-part=answers]").bounding_box()
+    tab.mouse.click(box["x"] + 0.25 * box["width"], box["y"] + 5)
+    assert abs(float(tab.locator("[data-part=time]").input_value()) - 250) < 10, "dragging there moves the time too"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_recording_without_answers_has_no_tracks(opened, real, tmp_path):
+    tab = opened(view(real, tmp_path / "see.html").path)
+    assert not tab.locator("[data-part=tracks]").is_visible()
+
+
+def test_chunks_are_thinned_evenly_in_bounded_memory():
+    events = make_recording(50_000, duration=10_000_000)
+    chunks = [events.select(slice(start, start + 1000)) for start in range(0, len(events), 1000)]
+    for most in (700, 5000):
+        thinner = Thinner(most)
+        held = []
+        for chunk, given in zip(chunks, thinner.watch(chunks), strict=True):
+            assert given is chunk
+            held.append(sum(map(len, thinner._held)))
+        assert max(held) <= 2 * most
+        assert thinner.recorded == 50_000
+        found = thinner.events
+        assert most // 2 < len(found) <= most
+        assert bool((found.t.diff() >= 0).all())
+        quarters = np.histogram(found.t.numpy(), 4, (0, events.duration))[0] / len(found)
+        assert np.all(np.abs(quarters - 0.25) < 0.07)
+    few = Thinner(60_000)
+    assert len(list(few.watch(chunks))) == 50
+    assert_same(few.events, events)
 
 
 def test_a_speed_can_be_chosen(opened, tmp_path):

@@ -18,10 +18,12 @@ from shell import run_verb, run_verbs
 
 import event2vec
 from event2vec import Classifier, Event2VecError, Events, Sampling, Sensor, load_model, read_events
-from event2vec.data.store import EventStore
+from event2vec.cli.live import line_of
+from event2vec.data.windows import Windows
 from event2vec.model.classifier import build_model
 from event2vec.model.config import ModelConfig
-from event2vec.streaming import Live, live, windows
+from event2vec.model.trained_on import QUANTILES, TrainedOn
+from event2vec.streaming import Live, live
 from event2vec.streaming.answers import NOTHING, Answerer
 from event2vec.streaming.camera_source import CameraSource
 from event2vec.streaming.chunk import Chunk, StreamClock
@@ -34,7 +36,7 @@ from event2vec.streaming.ring import LARGEST, SMALLEST, Ring
 from event2vec.streaming.source import Source, StreamEnded
 from event2vec.streaming.sources import open_source, parse_address
 from event2vec.streaming.udp_source import UdpSource
-from event2vec.training.run import Run
+from event2vec.streaming.windows import LONGEST, fewest_events, trained_window
 
 SENSOR = Sensor(34, 34)
 NETWORK = FOLDER / "network"
@@ -621,18 +623,38 @@ def test_a_source_that_fails_ends_with_one_line():
     assert "\x1b" not in ended
 
 
-def test_the_window_is_that_of_the_training(tmp_path, monkeypatch):
-    recordings = [(make_recording(20, seed=seed, duration=70_000), 0) for seed in range(5)]
-    EventStore.create(
-        tmp_path / "store", recordings, sensor=recordings[0][0].sensor, classes=["a"], splits=["train"] * 5
-    )
-    facts = type("Facts", (), {"data": tmp_path / "store"})()
-    monkeypatch.setattr(Run, "open", lambda run: type("Opened", (), {"facts": facts})())
-    found = windows.trained_window("run")
-    assert found.seconds == pytest.approx(np.median([events.duration for events, _ in recordings]) / 1e6)
-    assert "median duration" in found.reason
-    monkeypatch.undo()
-    assert windows.trained_window(NETWORK).seconds == 0.3, "a network alone"
+def trained(windows=None, durations=(70_000, 80_000, 90_000)):
+    model = clusterer()
+    model.windows = windows
+    seconds = np.array(durations) / 1e6
+    columns = seconds, np.full(len(seconds), 5000.0), 5000 / seconds
+    model.trained_on = TrainedOn(len(seconds), *(tuple(np.quantile(column, QUANTILES)) for column in columns))
+    return model
+
+
+def test_the_window_is_that_of_the_training_which_the_network_keeps():
+    assert trained_window(trained(Windows(window=0.12, min_events=40))).seconds == 0.12
+    assert fewest_events(trained(Windows(window=0.12, min_events=40))) == 40
+    found = trained_window(trained(Windows(window_events=500)))
+    assert (found.seconds, found.reason) == (pytest.approx(0.08), "the median duration of its training recordings")
+    assert fewest_events(trained()) == 500, "where predict finds too few events"
+    assert trained_window(trained(durations=(9e8,))).seconds == LONGEST
+    alone = load_model(NETWORK)
+    assert (trained_window(alone).seconds, fewest_events(alone)) == (0.3, alone.sampling.length // 8)
+    with live(trained(Windows(window=0.12)), Silent()) as stream:
+        assert stream.window == 0.12
+
+
+def test_a_window_far_from_the_training_is_said_with_the_answer():
+    stream = Live(trained(), Silent(), 0.1)
+    for seed, (count, remarks) in enumerate([(5000, ()), (20_000, ("20,000 events, in training 5,000 to 5,000",))]):
+        chunk = chunk_of(make_recording(count, sensor=SENSOR, duration=80_000, seed=seed), start=seed * 10**6)
+        stream.reader._take(chunk)
+        answer = stream._answer(chunk.happened, None)
+        assert answer.remarks[: len(remarks)] == remarks
+        assert bool(answer.remarks) == bool(remarks)
+        assert ("far from training" in line_of(answer)) == bool(remarks)
+    stream.close()
 
 
 def test_live_is_public():

@@ -243,7 +243,8 @@ def saved(network, tmp_path):
 
 def test_predict_shows_a_timeline_of_a_long_recording(saved, shared_data, tmp_path, capsys):
     file = shared_data / "recordings" / "dvs128.aedat"
-    assert run_verb("predict", saved, file, "--csv", tmp_path / "x.csv", "--picture", tmp_path / "x.png") == 0
+    written = ("--csv", tmp_path / "x.csv", "--picture", tmp_path / "x.png", "--page", tmp_path / "x.html")
+    assert run_verb("predict", saved, file, *written) == 0
     printed = capsys.readouterr()
     assert "start s" in printed.out
     assert "windows of 0.1 s" in printed.err
@@ -251,6 +252,9 @@ def test_predict_shows_a_timeline_of_a_long_recording(saved, shared_data, tmp_pa
     with (tmp_path / "x.csv").open() as rows:
         table = list(csv.DictReader(rows))
     assert len(table) == 62
+    (clip,) = json.loads((tmp_path / "x.html").read_text().partition("id=clips>")[2].partition("</script>")[0])
+    assert (clip["recorded"], clip["truth"]) == (130_114, [])
+    assert {part["name"] for part in clip["answers"]} <= {"a", "b", "c"}
     assert float(table[1]["a"]) + float(table[1]["b"]) + float(table[1]["c"]) == pytest.approx(1)
     assert run_verb("predict", saved, file, "--json", "--stride", "0.05", "--smooth", "hmm") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -279,13 +283,16 @@ def test_predict_scores_a_timeline_and_names_what_is_wrong(saved, tmp_path, caps
         (("--stride", "0"), "--stride: must be above 0"),
         (("--stride", "0.00001"), "stride must be at least window / 1000"),
         (("--picture", tmp_path / "x.txt"), "is not a picture, expected a name that ends in .png"),
+        (("--page", tmp_path / "x.png"), "is not a page, expected a name that ends in .html"),
         (("--labels", tmp_path / "gone.csv"), "does not exist"),
     ):
         assert run_verb("predict", saved, file, *options) == 2
         assert problem in capsys.readouterr().err
     assert run_verb("predict", saved, file, tmp_path / "gone.raw", "--json") == 2
     assert "does not exist" in json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
-    assert run_verb("predict", saved, file, file, "--picture", tmp_path / "x.png") == 2
+    for option, name in (("--picture", "x.png"), ("--page", "x.html")):
+        assert run_verb("predict", saved, file, file, option, tmp_path / name) == 2
+        assert f"{option} shows one recording" in capsys.readouterr().err
 
 
 def test_events_at_one_instant_are_answered(network):

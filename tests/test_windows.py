@@ -24,7 +24,10 @@ from event2vec.data.cut import cut_recording
 from event2vec.data.datasets import open_splits
 from event2vec.data.hints import window_hints
 from event2vec.data.prepare import prepare
-from event2vec.data.windows import Windows
+from event2vec.data.windows import Windows, recording_of
+from event2vec.progress import SILENT
+from event2vec.studies.report import sections
+from event2vec.studies.report.study import Study
 
 
 def spans(windows, events):
@@ -138,6 +141,13 @@ def test_windows_are_named_for_people():
     assert Windows(window_events=20_000).summary == "windows of 20,000 events"
 
 
+def test_the_recording_of_a_window_is_found_by_its_name():
+    window = next(Windows(window=0.1).cut(at(0, 10)))
+    for source in ("a/b.raw", "odd [1].raw", "x [0 to 1 s].raw"):
+        assert recording_of(window.name(source)) == source
+    assert recording_of("day.raw [12.5 to 14 s] [0 to 0.1 s]") == "day.raw", "a window of a labelled span"
+
+
 def test_events_at_one_instant_are_one_window():
     t = np.zeros(50, np.int64)
     events = Events.from_arrays(t, t, t, t, sensor="8x8")
@@ -180,6 +190,26 @@ def test_training_on_long_recordings_learns_from_their_windows_and_the_network_k
     assert clusters.model().windows == windows, "also when another store is made from the windows"
     save_model(run.model(), tmp_path / "copy")
     assert load_model(tmp_path / "copy").windows == windows
+    assert_report_plays_a_long_recording(run, long_folder)
+
+
+def assert_report_plays_a_long_recording(run, folder):
+    """The player of the report has a test recording from its start to its end, with answers and its class."""
+    study = Study(run, run.model(), run.store(), run.raw_store().split("test"), 1, SILENT, run.compute(None, None))
+    page = sections._player(study)
+    *_, long = json.loads(page.partition("id=clips>")[2].partition("</script>")[0])
+    name = long["title"].removesuffix(", answers over time")
+    (path,) = folder.rglob(name)
+    events = read_events(path)
+    assert (long["recorded"], long["duration"]) == (len(events), events.duration)
+    assert [part["name"] for part in long["truth"]] == [path.parent.name]
+    ends = [0, *(part["stop"] for part in long["answers"])]
+    assert [part["start"] for part in long["answers"]] == ends[:-1]
+    assert ends[-1] == events.duration
+    path.write_bytes(b"gone")
+    assert "Answers over time could not be had" in sections._player(study)
+    path.unlink()
+    assert study.long_recording is None
 
 
 def test_a_store_with_other_windows_than_the_recipe_wants_is_refused(long_folder, tmp_path):

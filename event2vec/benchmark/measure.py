@@ -1,6 +1,7 @@
 """How every benchmark measures: sides in turn, the best of several rounds, memory in a process of its own."""
 
 import gc
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -27,6 +28,11 @@ def best_seconds(sides: Mapping[str, Callable[[], Any]], rounds: int, compute: C
 
 def peak_bytes(work: Callable[..., Any], warm_up: tuple[Any, ...], *arguments: Any) -> int:
     """Memory that a call adds at its highest, over a first call with small arguments that loads the code."""
+    return seconds_and_peak(work, warm_up, *arguments)[1]
+
+
+def seconds_and_peak(work: Callable[..., Any], warm_up: tuple[Any, ...], *arguments: Any) -> tuple[float, int]:
+    """The time that a call takes and the memory that it adds, where it takes too long to be called twice."""
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent) as pool:
         return pool.submit(_grow, work, warm_up, arguments).result()
 
@@ -40,11 +46,11 @@ def peak_of(side: Callable[[], Any], compute: Compute, alone: Callable[[], int])
     return compute.peak_bytes() or 0
 
 
-def _grow(work: Callable[..., Any], warm_up: tuple[Any, ...], arguments: tuple[Any, ...]) -> int:
+def _grow(work: Callable[..., Any], warm_up: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[float, int]:
     tune_cpu()
     work(*warm_up)
-    before = highest_bytes()
+    before, started = highest_bytes(), time.perf_counter()
     result = work(*arguments)
-    grown = highest_bytes() - before
+    taken, grown = time.perf_counter() - started, highest_bytes() - before
     del result
-    return grown
+    return taken, grown

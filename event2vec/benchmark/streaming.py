@@ -1,5 +1,6 @@
 """Long recordings: reading in chunks and answers over time, against the time that the recording itself takes."""
 
+import math
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from event2vec.benchmark.measure import best_seconds, peak_bytes
+from event2vec.benchmark.measure import best_seconds, peak_bytes, seconds_and_peak
 from event2vec.benchmark.measurement import Measurement
 from event2vec.data.sampling import Sampling
 from event2vec.data.windows import Windows
@@ -26,16 +27,38 @@ MADE, MADE_SECONDS = 200_000, 10  # events and duration of the recording that is
 REPEATS = (16, 64)  # lengths whose memory should be the same
 WINDOWS = Windows(window=0.1)
 ROUNDS = 2
+PER_HOUR = 1_000_000_000  # events of a busy scene
 
 
-def measure_streaming(recordings: Path | None) -> list[Measurement]:
-    """A DVS128 recording repeated to two lengths: the real one of a folder, or one of our own making."""
+def measure_streaming(recordings: Path | None, minutes: float | None = None) -> list[Measurement]:
+    """A DVS128 recording repeated to two lengths: the real one of a folder, or one of our own making.
+
+    With `minutes`, instead answers on a recording of that length: at the rate of the real one, and with 10^9 events an
+    hour, for which it is played faster.
+    """
     source = recordings / REAL if recordings is not None else None
     if source is not None and not source.is_file():
         raise FileError(source, f"does not exist, expected the DVS128 recording {REAL} in this folder")
     with tempfile.TemporaryDirectory() as name:
+        if minutes is not None:
+            return [_measure_long(Path(name), source, 60 * minutes, busy) for busy in (False, True)]
         files = {repeats: _write(Path(name) / f"{repeats}.aedat", source, repeats) for repeats in (1, *REPEATS)}
         return [_measured(work, files, repeats) for work in (_read, _answer) for repeats in REPEATS]
+
+
+def _measure_long(folder: Path, source: Path | None, seconds: float, busy: bool) -> Measurement:
+    short, events, duration = _write(folder / "short.aedat", source, 1)
+    speed = max(PER_HOUR / 3600 / (events / duration), 1.0) if busy else 1.0
+    path, events, duration = _write(folder / "long.aedat", source, math.ceil(seconds / duration * speed), speed)
+    taken, memory = seconds_and_peak(_answer, (short,), path)
+    size = path.stat().st_size
+    path.unlink()
+    return Measurement(
+        case={"what": "answers over time", "events": events, "events/s": round(events / duration)},
+        figures={"recorded s": duration, "answered in s": taken, "memory MB": memory / 2**20},
+        ratios={"time / recorded time": taken / duration, "memory / file size": memory / size},
+        targets={"target": 1},
+    )
 
 
 def _measured(work: Callable[[Path], int], files: dict[int, tuple[Path, int, float]], repeats: int) -> Measurement:
@@ -68,9 +91,10 @@ def _network() -> Classifier:
     return build_model(config, sampling=Sampling(length=512)).eval()
 
 
-def _write(path: Path, source: Path | None, repeats: int) -> tuple[Path, int, float]:
-    """AEDAT 2.0 with the recording again and again; the file, its events and its seconds."""
+def _write(path: Path, source: Path | None, repeats: int, speed: float = 1.0) -> tuple[Path, int, float]:
+    """AEDAT 2.0 with the recording again and again, `speed` times as fast; the file, its events and its seconds."""
     x, y, t, p = _recorded(source) if source is not None else _made()
+    t = (t / speed).astype(np.int64)
     period = int(t[-1]) + 1000
     records = np.empty(len(t), AEDAT2_EVENT)
     records["address"] = (127 - y) << 8 | (127 - x) << 1 | (1 - p)

@@ -16,7 +16,8 @@ training: whole training loops of digits and nmnist against their matrix product
 compiled attention against the folded form. On the CPU.
 live: latency from a window's last event to its answer, by stage, on made streams of 0.1 to 20 million events a second
 and on a recording of --data at 1 to 50 times its speed; with --minutes, one long stream instead, for its memory.
-streaming: a long DVS128 recording read in chunks and answered over time, against its own duration, at two lengths.
+streaming: a long DVS128 recording read in chunks and answered over time, against its own duration, at two lengths; with
+--minutes, one of that length, as recorded and with 10^9 events an hour (8 GB of disk for an hour).
 """
 
 import json
@@ -54,7 +55,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--compile", action="store_true", help="for model: use torch.compile, which needs a C++ compiler"
     )
     parser.add_argument(
-        "--minutes", type=float, metavar="M", help="for live: one stream of a million events/s for this long"
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="for live: one stream of a million events/s for this long; for streaming: a recording of this length",
     )
     add_device_options(parser)
     parser.add_argument(
@@ -128,7 +132,7 @@ def _measure(part: str, options: Namespace) -> "list[Measurement]":
     if part == "streaming":
         from event2vec.benchmark.streaming import measure_streaming
 
-        return measure_streaming(folder)
+        return measure_streaming(folder, options.minutes)
     if part == "model":
         from event2vec.benchmark.model import TRAINED, measure_model
 

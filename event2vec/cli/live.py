@@ -44,14 +44,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--list", action="store_true", help="list the cameras on USB, and end")
     parser.add_argument(
-        "--window", type=float, metavar="SECONDS", help="what each answer is about (default: as in training, else 0.3)"
+        "--window", type=float, metavar="SECONDS", help="what each answer is about (default: as in training)"
     )
     parser.add_argument("--every", type=float, default=50.0, metavar="MS", help="milliseconds between two answers")
     parser.add_argument(
         "--min-events",
         type=at_least(1),
         metavar="N",
-        help="fewer in a window are 'nothing' (default: an eighth of what the network reads)",
+        help="fewer in a window are 'nothing' (default: as in training, else an eighth of what the network reads)",
     )
     add_confidence_option(parser)
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help="play a recording this much faster")
@@ -82,13 +82,15 @@ def check(options: Namespace) -> None:
 def run(options: Namespace) -> int:
     if options.list:
         return _list(options.json)
-    from event2vec.streaming import choose_window, live
+    from event2vec.model.checkpoint import load_model
+    from event2vec.streaming import live
+    from event2vec.streaming.windows import trained_window
 
-    chosen = None if options.window is not None else choose_window(options.run)
+    model = load_model(options.run)
     stream = live(
-        options.run,
+        model,
         options.source,
-        window=options.window if chosen is None else chosen.seconds,
+        window=options.window,
         every=options.every / 1e3,
         min_events=options.min_events,
         min_confidence=options.min_confidence,
@@ -98,11 +100,14 @@ def run(options: Namespace) -> int:
         overwrite=options.overwrite,
         **reading_options(options),
     )
-    why = "" if chosen is None else f", {chosen.reason}"
+    why = "" if options.window is not None else f", {trained_window(model).reason}"
     say(f"Answers on the newest {stream.window:.3g} s{why}; below {stream.min_events:,} events: nothing.")
     network = stream.answerer.model.config.sensor
     if stream.source.sensor != network:
         say(f"Events are scaled from {stream.source.sensor} to the {network} that the network reads.")
+    far = model.trained_on.remark("duration", stream.window) if model.trained_on else None
+    if far:
+        say(f"event2vec: the window is far from the recordings of the training: {far}")
     with stream, ExitStack() as cleanup:
         page = cleanup.enter_context(_serve(stream, options.serve)) if options.serve else None
         try:
@@ -193,5 +198,5 @@ def line_of(answer: "Answer") -> str:
     latency = f"{1e3 * answer.latency_p50:.0f}/{1e3 * answer.latency_p95:.0f} ms"
     return (
         f"{answer.time:9.2f} s  {printable(answer.name):20} {sure}  {answer.rate:12,.0f} events/s  "
-        f"latency {latency} (p50/p95)  {answer.skipped:,} skipped"
+        f"latency {latency} (p50/p95)  {answer.skipped:,} skipped{'  far from training' if answer.remarks else ''}"
     )

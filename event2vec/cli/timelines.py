@@ -15,12 +15,12 @@ from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError, FileError
 
 if TYPE_CHECKING:
-    from event2vec.data.labels import Span
     from event2vec.data.windows import Windows
     from event2vec.evaluation.timeline import Timeline
     from event2vec.model.classifier import Classifier
+    from event2vec.player.clip import Thinner
 
-ASKED = ("window", "stride", "min_events", "window_events", "smooth", "smooth_over", "csv", "picture", "labels")
+ASKED = ("window", "stride", "min_events", "window_events", "smooth", "smooth_over", "csv", "picture", "page", "labels")
 PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -46,6 +46,9 @@ def add_timeline_options(parser: ArgumentParser) -> None:
         "--picture", type=file_to_write, metavar="FILE", help="answers and scores over the event rate: .png, .svg, .pdf"
     )
     group.add_argument(
+        "--page", type=file_to_write, metavar="FILE", help="the event player with the answers over time, as .html"
+    )
+    group.add_argument(
         "--labels",
         metavar="TABLE",
         help="score the answers: a table of file, start, stop (seconds) and class, or beside for NAME_labels.csv",
@@ -61,8 +64,11 @@ def check_timeline_options(options: Namespace) -> None:
         read_windows(options)
     if options.picture and Path(options.picture).suffix.lower() not in PICTURES:
         raise FileError(options.picture, f"is not a picture, expected a name that ends in {', '.join(PICTURES)}")
-    if options.picture and (len(options.files) > 1 or Path(options.files[0]).is_dir()):
-        raise Event2VecError("--picture shows one recording; give one FILE")
+    if options.page and Path(options.page).suffix.lower() != ".html":
+        raise FileError(options.page, "is not a page, expected a name that ends in .html")
+    shown = "--picture" if options.picture else "--page" if options.page else None
+    if shown and (len(options.files) > 1 or Path(options.files[0]).is_dir()):
+        raise Event2VecError(f"{shown} shows one recording; give one FILE")
 
 
 def _asked(options: Namespace) -> list[str]:
@@ -82,9 +88,9 @@ def answer_over_time(model: "Classifier", rows: list[dict[str, Any]], options: N
         try:
             if "error" in row:
                 raise Event2VecError(row["error"])
-            timeline = _answer(model, row["file"], windows, options)
+            timeline, thinner = _answer(model, row["file"], windows, options)
             found.append((row["file"], timeline))
-            _show(row["file"], timeline, options)
+            _show(row["file"], timeline, thinner, options)
         except Event2VecError as error:
             failed += 1
             say(f"event2vec: {error}" if row["file"] in str(error) else f"event2vec: {row['file']}: {error}")
@@ -106,26 +112,34 @@ def _windows(model: "Classifier", options: Namespace) -> "Windows | None":
         raise Event2VecError(f"windows: {error}") from None
 
 
-def _answer(model: "Classifier", file: str, windows: "Windows | None", options: Namespace) -> "Timeline":
+def _answer(
+    model: "Classifier", file: str, windows: "Windows | None", options: Namespace
+) -> "tuple[Timeline, Thinner]":
     from event2vec.evaluation.timeline import timeline
+    from event2vec.io.chunks import read_chunks
+    from event2vec.player import MOST
+    from event2vec.player.clip import Thinner
 
-    return timeline(
+    thinner = Thinner(MOST)
+    chunks = read_chunks(file, usual=model.config.sensor, **reading_options(options))
+    found = timeline(
         model,
-        file,
+        thinner.watch(chunks) if options.page else chunks,
         windows,
         smoothing=options.smooth or "mean",
         smooth_over=options.smooth_over,
         min_confidence=options.min_confidence,
         vote=options.vote,
         progress=ShownProgress(),
-        **reading_options(options),
     )
+    return found, thinner
 
 
-def _show(file: str, timeline: "Timeline", options: Namespace) -> None:
+def _show(file: str, timeline: "Timeline", thinner: "Thinner", options: Namespace) -> None:
+    from event2vec.data.labels import labels_of
     from event2vec.evaluation.timeline_score import score_timeline
 
-    labels, clock = _labels(file, options)
+    labels, clock = labels_of(file, options.labels) if options.labels else ([], 0)
     score = score_timeline(timeline, labels, clock) if labels else None
     spans = timeline.spans
     if options.json:
@@ -156,6 +170,13 @@ def _show(file: str, timeline: "Timeline", options: Namespace) -> None:
 
         draw_timeline(timeline, Path(options.picture), Path(file).name, labels, clock)
         say(f"Drawn in {options.picture}")
+    if options.page:
+        from event2vec.evaluation.figures.clips import make_answered_clip
+        from event2vec.player.page import PlayerPage
+
+        clip = make_answered_clip(timeline, thinner, Path(file).name, labels, clock)
+        PlayerPage(clip).write(Path(options.page))
+        say(f"To be played in {options.page}")
 
 
 def _percent(share: float | None) -> str:
@@ -170,21 +191,6 @@ def _remark(file: str, timeline: "Timeline") -> None:
     if timeline.remark:
         said = f"{timeline.far:,} of {len(timeline):,} windows are far from the recordings of the training"
         say(f"event2vec: {file}: {said}: {timeline.remark}")
-
-
-def _labels(file: str, options: Namespace) -> tuple[list["Span"], int]:
-    """The labels of a recording, and the camera's clock at its first event where they are on it."""
-    if not options.labels:
-        return [], 0
-    from event2vec.data.labels import labels_beside, read_labels
-    from event2vec.io.chunks import first_time
-
-    path = Path(file)
-    table = labels_beside(path) if options.labels == "beside" else Path(options.labels)
-    spans = [span for span in read_labels(table) if span.file in ("", file, path.name)]
-    if not spans:
-        raise FileError(table, f"has no label for {path.name}")
-    return spans, first_time(path) if any(span.on_clock for span in spans) else 0
 
 
 def _write_csv(path: Path, found: "list[tuple[str, Timeline]]") -> None:

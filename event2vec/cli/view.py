@@ -41,14 +41,11 @@ def _suffix(options: Namespace) -> str:
 
 
 def run(options: Namespace) -> None:
-    from event2vec.io import read_events
-    from event2vec.player import check_view, view
+    from event2vec.player import view
 
     out = Path(options.out or Path(options.file).stem + (_suffix(options) or ".html"))
-    check_view(out)
-    events = read_events(options.file, **reading_options(options))
-    made = view(events, out, title=Path(options.file).name)
-    say(f"{made.path}: {made.recorded:,} events, {events.duration / 1e6:.3f} s, {events.sensor}")
+    made = view(options.file, out, **reading_options(options))
+    say(f"{made.path}: {made.recorded:,} events, {made.duration / 1e6:.3f} s, {made.sensor}")
     if made.shown < made.recorded:
         say(f"Thinned: the page has {made.shown:,} of the events, picked at random.")
     if made.speed is not None and abs(made.speed - 1) > 0.01:

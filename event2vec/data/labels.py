@@ -14,6 +14,7 @@ from pathlib import Path
 from event2vec.data.windows import seconds
 from event2vec.documents import read_text
 from event2vec.errors import Event2VecWarning, FileError
+from event2vec.io.chunks import first_time
 from event2vec.io.folders import find_recordings
 from event2vec.names import check_class_names, shown
 
@@ -79,7 +80,7 @@ def find_spans(root: Path, labels: str | Path) -> list[tuple[Path, Span]]:
     if str(labels) == "beside":
         found = _find_beside(root)
     else:
-        table = root / table if (root / table).is_file() else table
+        table = _find_table(root, labels)
         found = [(_recording(root, table, span.file), span) for span in read_labels(table)]
     left = {path for path in find_recordings(root)[0] if not _is_table(path, table)} - {path for path, _ in found}
     if left:
@@ -89,6 +90,10 @@ def find_spans(root: Path, labels: str | Path) -> list[tuple[Path, Span]]:
             f"{root}: {counts} no labels and will not be used, such as {first}", Event2VecWarning, stacklevel=4
         )
     return found
+
+
+def _find_table(root: Path, labels: str | Path) -> Path:
+    return root / labels if (root / labels).is_file() else Path(labels)
 
 
 def _is_table(path: Path, table: Path) -> bool:
@@ -120,6 +125,26 @@ def _recording(root: Path, table: Path, file: str) -> Path:
 def labels_beside(recording: Path) -> Path:
     """Where the labels of a recording are, in a data set that has a table next to each."""
     return recording.with_name(recording.stem + BESIDE)
+
+
+def labels_of(recording: str | Path, labels: str | Path, root: str | Path = ".") -> tuple[list[Span], int]:
+    """The labels of a recording, and what the camera's clock showed at its first event if they are on that clock.
+
+    `labels` is a table, which may be about other recordings too and lie in `root`, or "beside" for NAME_labels.csv
+    next to the recording.
+    """
+    path = Path(recording)
+    table = labels_beside(path) if str(labels) == "beside" else _find_table(Path(root), labels)
+    spans = [span for span in read_labels(table) if _names(span.file, path)]
+    if not spans:
+        raise FileError(table, f"has no label for {path.name}")
+    return spans, first_time(path) if any(span.on_clock for span in spans) else 0
+
+
+def _names(file: str, path: Path) -> bool:
+    """Whether a table's name for a recording is its path, or the end of it."""
+    parts = Path(file).parts
+    return not parts or path.parts[-len(parts) :] == parts
 
 
 def class_order(names: set[str]) -> tuple[str, ...]:

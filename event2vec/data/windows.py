@@ -3,6 +3,7 @@
 Settings without torch, so that `--help` is fast. All times inside are whole microseconds since the first event.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,6 +36,11 @@ class Window(NamedTuple):
     def name(self, source: str) -> str:
         """What the window is called: its recording and the time it is from."""
         return f"{source} [{seconds(self.start)} to {seconds(self.stop)} s]"
+
+
+def recording_of(name: str) -> str:
+    """The recording that a window, or a labelled span, is a part of, from its name."""
+    return re.sub(r"( \[[0-9.]+ to [0-9.]+ s\])+$", "", name)
 
 
 def seconds(microseconds: int) -> str:

@@ -113,7 +113,7 @@ class Timeline:
 
 def timeline(
     model: Classifier,
-    recording: Events | str | Path,
+    recording: Events | str | Path | Iterable[Events],
     windows: Windows | None = None,
     *,
     smoothing: Smoothing = "mean",
@@ -131,7 +131,8 @@ def timeline(
 
     Without `windows` they are those of the training. `smoothing` takes the running mean of the scores over
     `smooth_over` seconds (five windows), or lets a hidden Markov model give each class at least that time. Where no
-    class has `min_confidence`, the answer is unknown. `reading` holds the options of `read_events`.
+    class has `min_confidence`, the answer is unknown. `reading` holds the options of `read_events`. Chunks, as
+    `read_chunks` gives them, are a recording too.
     """
     windows = windows or model.windows
     if windows is None:
@@ -140,7 +141,9 @@ def timeline(
         raise Event2VecError(
             f"min_confidence must be from 0 to 1 and smooth_over above 0, got {min_confidence} and {smooth_over}"
         )
-    chunks = _Counted([recording] if isinstance(recording, Events) else read_chunks(recording, **reading))
+    if isinstance(recording, str | Path):
+        recording = read_chunks(recording, usual=model.config.sensor, **reading)
+    chunks = _Counted([recording] if isinstance(recording, Events) else recording)
     answers = _Answers(model.for_reading(MANY * vote), windows, vote)
     with progress.stage("answering", None):
         for part in _batches(windows.over(chunks), batch):

@@ -5,7 +5,7 @@ import math
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,13 +96,35 @@ def read_npy(path: Path, time_unit: str | None = None) -> Decoded:
     """A structured array with named fields, or a plain one with four columns t, x, y, p."""
     try:
         with path.open("rb") as file:
-            shape, dtype = _array_header(file)
-            claimed = math.prod(shape) * dtype.itemsize
-            if claimed > path.stat().st_size:
-                raise ValueError(f"the header claims {claimed} bytes, the file has {path.stat().st_size}")
+            _checked_header(path, file)
         array = np.load(path, allow_pickle=False)
     except Exception as error:  # numpy parses headers with Python's parser, which raises many kinds of errors
         raise FileError(path, f"cannot be read as a NumPy array: {describe(error)}. Is the file complete?") from None
+    return _array_to_decoded(path, array, time_unit)
+
+
+def read_npy_pieces(path: Path, rows: int, time_unit: str | None = None) -> Iterator[Decoded]:
+    """The same in pieces of some rows. An array that is stored column by column is one piece."""
+    try:
+        with path.open("rb") as file:
+            shape, by_column, dtype = _checked_header(path, file)
+            start = file.tell()
+        if by_column or dtype.hasobject or not shape:
+            yield read_npy(path, time_unit)
+            return
+        width = math.prod(shape[1:])
+        for first in range(0, shape[0], rows):
+            count = min(rows, shape[0] - first)
+            place = start + first * width * dtype.itemsize
+            array = np.fromfile(path, dtype, count * width, offset=place).reshape(count, *shape[1:])
+            yield _array_to_decoded(path, array, time_unit)
+    except FileError:
+        raise
+    except Exception as error:
+        raise FileError(path, f"cannot be read as a NumPy array: {describe(error)}. Is the file complete?") from None
+
+
+def _array_to_decoded(path: Path, array: NDArray[Any], time_unit: str | None) -> Decoded:
     if array.dtype.names:
         return columns_to_decoded(path, {name: array[name] for name in array.dtype.names}, time_unit)
     if array.ndim == 2 and array.shape[1] == 4:
@@ -152,18 +174,29 @@ def _claimed(path: Path, archive: zipfile.ZipFile, member: str) -> int:
 
 def _member_header(archive: zipfile.ZipFile, member: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     with archive.open(member) as file:
-        return _array_header(file)
+        shape, _, dtype = _array_header(file)
+    return shape, dtype
 
 
-def _array_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def _checked_header(path: Path, file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The header of an array that is as large as it claims."""
+    shape, by_column, dtype = _array_header(file)
+    claimed = math.prod(shape) * dtype.itemsize
+    if claimed > path.stat().st_size:
+        raise ValueError(f"the header claims {claimed} bytes, the file has {path.stat().st_size}")
+    return shape, by_column, dtype
+
+
+def _array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape, whether it is stored column by column, and the type."""
     major, _ = np.lib.format.read_magic(file)
     size = file.read(2 if major == 1 else 4)
     length = int.from_bytes(size, "little")
     if length > LARGEST_HEADER:
         raise ValueError(f"a header of {length} bytes")
     reader = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    shape, _, dtype = reader(io.BytesIO(size + file.read(length)))
-    return shape, dtype
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = reader(io.BytesIO(size + file.read(length)))
+    return header
 
 
 def read_mat(path: Path, time_unit: str | None = None) -> Decoded:

@@ -1,11 +1,12 @@
 """Recordings in chunks: what is too long for memory is decoded piece by piece.
 
-Each piece is decoded as a file of its own, by the reader of whole files, so that both find the same events.
+Each piece of a camera's file is decoded as a file of its own, by the reader of whole files, so that both find the same
+events. Event Stream, HDF5, npy and text are read in pieces by their own readers.
 """
 
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,19 +17,28 @@ from torch import Tensor
 
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events, arrange_events, as_tensor
-from event2vec.io import FIXED, detect_format, read_recording, refuse_options
+from event2vec.io import FIXED, arrays, detect_format, es, hdf5, read_events, read_recording, refuse_options, text
 from event2vec.io.recording import Decoded, bounding_sensor, unwrap
 from event2vec.io.segments import PERIODS, SEGMENT, SUFFIXES, header_length, misplaced, segments
 from event2vec.names import excerpt
 from event2vec.sensor import Sensor, SensorLike
 
 LARGE = 1 << 28  # bytes of a file that is read whole and should not be
+ROW = 16  # bytes that an event takes in a file, roughly
 DISORDER = 50_000  # microseconds by which an event may come late
 
 
+PIECES: dict[str, Callable[[Path, "_Options"], Iterator[Decoded]]] = {
+    "es": lambda path, _: es.read_es_pieces(path),
+    "hdf5": lambda path, by: hdf5.read_hdf5_pieces(path, by.rows, by.time_unit),
+    "npy": lambda path, by: arrays.read_npy_pieces(path, by.rows, by.time_unit),
+    "text": lambda path, by: text.read_text_pieces(path, by.segment, by.columns, by.time_unit),
+}
+
+
 def can_stream(path: str | Path) -> bool:
-    """Whether a recording is in a format that is read in chunks: AEDAT, EVT2, EVT2.1, EVT3, DAT."""
-    return detect_format(Path(path)) in SUFFIXES
+    """Whether a recording is in a format that is read in chunks: all but npz, mat and N-MNIST's bin."""
+    return detect_format(Path(path)) in (*SUFFIXES, *PIECES)
 
 
 def read_chunks(
@@ -37,6 +47,7 @@ def read_chunks(
     sensor: SensorLike | None = None,
     columns: str | None = None,
     time_unit: str | None = None,
+    usual: SensorLike | None = None,
     segment: int = SEGMENT,
 ) -> Iterator[Events]:
     """The events of a recording in order, some hundred thousand at a time. Times count from its first event.
@@ -44,25 +55,38 @@ def read_chunks(
         for events in read_chunks("hours.raw"):
             ...
 
-    Memory stays bounded for AEDAT 2.0, 3.1 and 4, EVT2, EVT2.1, EVT3 and DAT; `segment` bytes are decoded at once.
-    Other formats are read whole. A file that does not name its sensor is read twice: give `sensor` if you know it.
+    Memory stays bounded for AEDAT, EVT2, EVT2.1, EVT3, DAT, Event Stream, HDF5, npy and text; about `segment` bytes are
+    decoded at once. Other formats, small files and clusters are read whole. A file that does not name its sensor is
+    read twice: give `sensor` if you know it. It has the `usual` one if its events are on that.
     """
     path = Path(path)
-    size = None if sensor is None else Sensor.of(sensor)
+    options = _Options(None if sensor is None else Sensor.of(sensor), columns, time_unit, segment)
     format = detect_format(path)
-    if format not in SUFFIXES:
-        if path.stat().st_size > LARGE:
-            warnings.warn(
-                f"{path}: {format} cannot be read in chunks; it is read whole", Event2VecWarning, stacklevel=2
-            )
-        recording = read_recording(path, sensor=size, columns=columns, time_unit=time_unit)
-        notes, chunks = recording.warnings, iter([recording.events])
-    else:
+    size, streamed = path.stat().st_size, can_stream(path)
+    if size > LARGE and not streamed:
+        warnings.warn(f"{path}: {format} cannot be read in chunks; it is read whole", Event2VecWarning, stacklevel=2)
+    if size > segment and streamed:
         refuse_options(path, format, columns, time_unit)
-        notes, chunks = (), _stream(path, format, size, segment)
-    for warning in notes:
-        warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=2)
-    yield from chunks
+        stream = _Stream(path, format, options, None if usual is None else Sensor.of(usual))
+        if not stream.has_counts():
+            yield from stream
+            return
+    yield read_events(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How a file is read."""
+
+    sensor: Sensor | None = None
+    columns: str | None = None
+    time_unit: str | None = None
+    segment: int = SEGMENT  # bytes that are decoded at once
+
+    @property
+    def rows(self) -> int:
+        """Events that are read at once, where all have the same size."""
+        return max(self.segment // ROW, 1)
 
 
 def first_time(path: str | Path) -> int:
@@ -70,51 +94,67 @@ def first_time(path: str | Path) -> int:
     path = Path(path)
     if not can_stream(path):
         return read_recording(path).start
-    format = detect_format(path)
-    pieces = (piece for piece in _decode(path, format, SEGMENT) if len(piece.t))
-    first = next(pieces, None)
+    first = _Stream(path, detect_format(path), _Options()).first()
     return 0 if first is None else int(np.asarray(first.t).min()) + first.clock
 
 
-def _stream(path: Path, format: str, sensor: Sensor | None, size: int) -> Iterator[Events]:
-    clock, order = _Clock(), None
-    for decoded in _decode(path, format, size):
-        if len(decoded.t) == 0:
-            continue
-        sensor = sensor or decoded.sensor or _bounding(path, format, size)
-        order = order or _Order(path, sensor)
-        yield from order.feed(decoded, clock.times(decoded, PERIODS.get(format, decoded.period)))
-    if order is not None:
-        yield from order.finish()
+class _Stream:
+    """A file that is read in pieces: its events in order."""
+
+    def __init__(self, path: Path, format: str, options: _Options, usual: Sensor | None = None) -> None:
+        self.path, self.format, self.options, self.usual = path, format, options, usual
+
+    def __iter__(self) -> Iterator[Events]:
+        clock, order = _Clock(), None
+        for decoded in self.pieces():
+            for warning in decoded.warnings:
+                warnings.warn(f"{self.path}: {warning}", Event2VecWarning, stacklevel=3)
+            if len(decoded.t) == 0:
+                continue
+            order = order or _Order(self.path, self.options.sensor or decoded.sensor or self.bounding())
+            yield from order.feed(decoded, clock.times(decoded, PERIODS.get(self.format, decoded.period)))
+        if order is not None:
+            yield from order.finish()
+
+    def pieces(self) -> Iterator[Decoded]:
+        """The pieces of a file, decoded."""
+        path, format, options = self.path, self.format, self.options
+        try:
+            yield from PIECES[format](path, options) if format in PIECES else _segments(path, format, options.segment)
+        except OSError as error:
+            raise FileError(path, f"cannot be read: {excerpt(error.strerror or error)}") from None
+
+    def first(self) -> Decoded | None:
+        """The first piece that has events."""
+        return next((piece for piece in self.pieces() if len(piece.t)), None)
+
+    def has_counts(self) -> bool:
+        """Whether these are clusters."""
+        first = self.first() if self.format in PIECES else None
+        return first is not None and first.rho is not None
+
+    def bounding(self) -> Sensor:
+        """The usual sensor if it holds all events, else the smallest that does."""
+        sides = [bounding_sensor(piece.x, piece.y) for piece in self.pieces() if len(piece.t)]
+        width, height = max(side.width for side in sides), max(side.height for side in sides)
+        if self.usual is not None and width <= self.usual.width and height <= self.usual.height:
+            return self.usual
+        return Sensor(width, height)
 
 
-def _decode(path: Path, format: str, size: int) -> Iterator[Decoded]:
-    """The pieces of a file, decoded."""
-    try:
-        header = header_length(path, format)
-        if header > path.stat().st_size:
-            raise FileError(path, f"has a header of {header:,} bytes in a smaller file. Is the file complete?")
-        with tempfile.TemporaryDirectory() as folder, path.open("rb") as source:
-            piece = Path(folder) / f"recording{SUFFIXES[format]}"
-            for segment in segments(path, format, header, size):
-                segment.write(source, header, piece)
-                try:
-                    decoded = FIXED[format](piece)
-                except FileError as error:
-                    raise misplaced(error, path, segment) from None
-                for warning in decoded.warnings:
-                    warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=2)
-                yield decoded
-    except OSError as error:
-        raise FileError(path, f"cannot be read: {excerpt(error.strerror or error)}") from None
-
-
-def _bounding(path: Path, format: str, size: int) -> Sensor:
-    """The smallest sensor that holds all events."""
-    sides = [
-        bounding_sensor(*map(as_tensor, (piece.x, piece.y))) for piece in _decode(path, format, size) if len(piece.t)
-    ]
-    return Sensor(max(side.width for side in sides), max(side.height for side in sides))
+def _segments(path: Path, format: str, size: int) -> Iterator[Decoded]:
+    """The pieces of a camera's file, each decoded as a file of its own."""
+    header = header_length(path, format)
+    if header > path.stat().st_size:
+        raise FileError(path, f"has a header of {header:,} bytes in a smaller file. Is the file complete?")
+    with tempfile.TemporaryDirectory() as folder, path.open("rb") as source:
+        piece = Path(folder) / f"recording{SUFFIXES[format]}"
+        for segment in segments(path, format, header, size):
+            segment.write(source, header, piece)
+            try:
+                yield FIXED[format](piece)
+            except FileError as error:
+                raise misplaced(error, path, segment) from None
 
 
 class _Clock:

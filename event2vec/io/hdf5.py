@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -36,7 +37,21 @@ LEAST_WALL_SECONDS, WALL_SECONDS_PER_BYTE = 60.0, 1e-5
 
 def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:
     """Columns in a group, or one table with named fields."""
-    table, facts = _child().read(path)
+    return _read(path, time_unit)[0]
+
+
+def read_hdf5_pieces(path: Path, rows: int, time_unit: str | None = None) -> Iterator[Decoded]:
+    """The same in pieces of some rows; Prophesee's own compression is one piece."""
+    first, total = 0, 1
+    while first < total:
+        decoded, total = _read(path, time_unit, (first, first + rows))
+        yield decoded
+        first += rows
+
+
+def _read(path: Path, time_unit: str | None, part: tuple[int, int] | None = None) -> tuple[Decoded, int]:
+    """All of a recording or some of its rows, and how many rows it has; 0 if they cannot be chosen."""
+    table, facts = _child().read(path, part)
     if "claimed" in facts:
         check_content(path, facts["claimed"])
     if "missing" in facts:
@@ -45,7 +60,7 @@ def read_hdf5(path: Path, time_unit: str | None = None) -> Decoded:
         raise FileError(path, excerpt(facts["error"], 400))
     sensor = Sensor.or_none(*facts["sensor"]) if facts["sensor"] else None
     decoded = columns_to_decoded(path, table, time_unit)
-    return replace(decoded, sensor=sensor, clock=_whole_offset(path, facts["offset"]))
+    return replace(decoded, sensor=sensor, clock=_whole_offset(path, facts["offset"])), facts["rows"]
 
 
 def _whole_offset(path: Path, offset: int | float) -> int:
@@ -62,7 +77,7 @@ class _Child:
         self.lock = threading.Lock()
         atexit.register(self.end)
 
-    def read(self, path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    def read(self, path: Path, part: tuple[int, int] | None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """The columns of a recording, and the final message: other facts, or what is wrong with the file."""
         size = path.stat().st_size
         seconds = LEAST_SECONDS + SECONDS_PER_BYTE * size
@@ -70,6 +85,7 @@ class _Child:
         request = {
             "path": os.fsencode(path.absolute()).hex(),
             "names": list(NAMES.values()),
+            "part": part,
             "bytes": largest_content(path),
             "seconds": seconds,
             "wall_seconds": wall_seconds,

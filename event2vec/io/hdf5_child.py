@@ -76,7 +76,7 @@ def _limit(what: int, most: int) -> None:
 
 def _answer(request: dict[str, Any], answers: IO[bytes]) -> None:
     """Send the columns one by one as they are read, then the other facts, or why there are none."""
-    facts: dict[str, Any] = {"offset": 0, "sensor": None}
+    facts: dict[str, Any] = {"offset": 0, "sensor": None, "rows": 0}
     try:
         for name, column in _columns(request, facts):
             _send(answers, {"column": name, "type": column.dtype.str, "shape": column.shape})
@@ -96,9 +96,10 @@ def _send(answers: IO[bytes], message: dict[str, Any]) -> None:
 
 
 def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The columns of a recording by name. Other facts are added to `facts`."""
+    """The columns of a recording, or of some of its rows, by name. Other facts are added to `facts`."""
     path, names, most = os.fsdecode(bytes.fromhex(request["path"])), request["names"], request["bytes"]
     known = {name for synonyms in names for name in synonyms} | {"rho"}
+    part = slice(*request["part"]) if request["part"] else ()
     with h5py.File(path, "r") as file:
         place = _find_events(file, names)
         facts["sensor"] = _sensor(place) or _sensor(file)
@@ -109,13 +110,15 @@ def _columns(request: dict[str, Any], facts: dict[str, Any]) -> Iterator[tuple[s
                 raise Refused(error=f"has no data in '{empty[0]}', expected a column of numbers")
             found |= _intensity(place, max(dataset.size for dataset in found.values()), most)
             _check(found.values(), most)
+            facts["rows"] = max(len(dataset) if dataset.ndim else 1 for dataset in found.values())
             for name, dataset in found.items():
-                yield name, dataset[()]
+                yield name, dataset[part]
         elif _filters(place) == [ECF_FILTER]:
             yield from _ecf_columns(path)
         else:
             _check([place], most)
-            table = place[()]
+            facts["rows"] = len(place) if place.ndim else 1
+            table = place[part]
             for name in table.dtype.names:
                 if name.lower() in known or name == INTENSITY:
                     yield name, table[name]

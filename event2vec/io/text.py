@@ -1,6 +1,7 @@
 """Events as text: one per line, columns separated by commas, semicolons or spaces."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from event2vec.sensor import LARGEST_SIDE, Sensor
 
 DEFAULT_COLUMNS = "txyp"
 HEADER_LINES = 64
+LONGEST_LINE = 1 << 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,47 @@ def read_text(path: Path, columns: str | None = None, time_unit: str | None = No
     if not head.first:
         return Decoded.empty(head.sensor)
     order = _order(path, columns, head)
-    (x, y, t, p), ignored = _table(path, head, order)
-    fractional = "." in _words(head.first)[order["t"]] or not np.array_equal(t, np.round(t))
+    ignored = _cut_line(path, len(_words(head.first)))
+    # Read from the file itself if it is complete: a list of all lines takes many times the memory.
+    source: Path | list[str] = path.read_text("latin-1").splitlines()[:-1] if ignored else path
+    x, y, t, p = _table(path, source, head, order, head.lines)
+    fractional = _is_fractional(head, order) or not np.array_equal(t, np.round(t))
     unit = time_unit or ("s" if fractional else "us")
     return Decoded(x, y, to_microseconds(path, t, unit), p, head.sensor, None, cut_short(ignored, "line"))
+
+
+def read_text_pieces(
+    path: Path, size: int, columns: str | None = None, time_unit: str | None = None
+) -> Iterator[Decoded]:
+    """The same in pieces of about `size` bytes. The first line decides whether times are seconds or microseconds."""
+    head = _read_head(path, columns)
+    if not head.first:
+        yield Decoded.empty(head.sensor)
+        return
+    order = _order(path, columns, head)
+    unit = time_unit or ("s" if _is_fractional(head, order) else "us")
+    ignored = _cut_line(path, len(_words(head.first)))
+    with path.open("rb") as file:
+        for _ in range(head.lines):
+            file.readline()
+        end = path.stat().st_size - ignored
+        while file.tell() < end:
+            block = file.read(min(size, end - file.tell()))
+            block += file.readline(LONGEST_LINE) if file.tell() < end else b""
+            lines = [line for line in block.decode("latin-1").splitlines() if line.strip()]
+            if not lines:
+                continue
+            x, y, t, p = _table(path, lines, head, order)
+            if time_unit is None and unit == "us" and not np.array_equal(t, np.round(t)):
+                raise FileError(
+                    path, "has whole times first and fractional ones later. Set --time-unit s, ms, us or ns"
+                )
+            yield Decoded(x, y, to_microseconds(path, t, unit), p, head.sensor)
+    yield Decoded.empty(head.sensor, cut_short(ignored, "line"))
+
+
+def _is_fractional(head: _Head, order: dict[str, int]) -> bool:
+    return "." in _words(head.first)[order["t"]]
 
 
 def _read_head(path: Path, columns: str | None) -> _Head:
@@ -97,17 +136,16 @@ def _order(path: Path, columns: str | None, head: _Head) -> dict[str, int]:
     return order
 
 
-def _table(path: Path, head: _Head, order: dict[str, int]) -> tuple[NDArray[np.float64], int]:
-    """The columns x, y, t, p, and the bytes of a truncated last line."""
+def _table(
+    path: Path, source: Path | list[str], head: _Head, order: dict[str, int], skipped: int = 0
+) -> NDArray[np.float64]:
+    """The columns x, y, t, p."""
     separator = next((mark for mark in ",;" if mark in head.first), None)
-    ignored = _cut_line(path, len(_words(head.first)))
-    # Read from the file itself if it is complete: a list of all lines takes many times the memory.
-    source: Path | list[str] = path.read_text("latin-1").splitlines()[:-1] if ignored else path
     try:
         table = np.loadtxt(
             source,
             delimiter=separator,
-            skiprows=head.lines,
+            skiprows=skipped,
             usecols=[order[name] for name in "xytp"],
             ndmin=2,
             encoding="latin-1",
@@ -116,7 +154,7 @@ def _table(path: Path, head: _Head, order: dict[str, int]) -> tuple[NDArray[np.f
         raise FileError(
             path, f"is not a table of numbers: {excerpt(error, 160)}. Expected t x y p on each line"
         ) from None
-    return table.T, ignored
+    return table.T
 
 
 def _cut_line(path: Path, width: int) -> int:

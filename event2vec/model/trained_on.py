@@ -70,19 +70,23 @@ class TrainedOn:
     def remarks(self, extent: Extent) -> tuple[str, ...]:
         """What about a recording lies far from all that was seen: twice beyond the quantiles of 0.1 and 99.9 %."""
         found = {"duration": extent.duration, "events": extent.events, "rate": extent.rate}
-        return tuple(
-            f"{_say(name, value)}, in training {self.range_of(name)}"
-            for name, value in found.items()
-            if value is not None and self._is_far(name, value)
-        )
+        remarks = (self.remark(name, value) for name, value in found.items() if value is not None)
+        return tuple(remark for remark in remarks if remark)
 
-    def _is_far(self, name: str, value: float) -> bool:
+    def remark(self, name: str, value: float) -> str | None:
+        """What is far about a duration, a number of events or a rate; None if nothing is."""
         low, *_, high = getattr(self, name)
-        return bool(value * FAR < low or value > FAR * high)
+        is_far = value * FAR < low or value > FAR * high
+        return f"{_say(name, value)}, in training {self.range_of(name)}" if is_far else None
 
     def range_of(self, name: str) -> str:
         low, *_, high = getattr(self, name)
         return f"{_number(low)} to {_number(high)}"
+
+    @property
+    def usual_duration(self) -> float:
+        """The median, in seconds."""
+        return self.duration[QUANTILES.index(0.5)]
 
     def summary(self, sampling: Sampling) -> str:
         """One line for people."""

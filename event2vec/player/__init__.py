@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Events
 from event2vec.io import read_events
+from event2vec.io.chunks import read_chunks
 from event2vec.player.animation import Animation, find_ffmpeg, write_gif, write_mp4
-from event2vec.player.clip import Clip, thin
+from event2vec.player.clip import Clip, Thinner, thin
 from event2vec.player.page import PlayerPage
+from event2vec.sensor import Sensor
 
 MOST = 400_000  # events on a page, 7 MB; longer recordings are thinned
 ANIMATIONS: dict[str, Callable[[Path, Animation], None]] = {".gif": write_gif, ".mp4": write_mp4}
@@ -25,33 +28,48 @@ class Viewed:
     recorded: int  # events in the recording
     shown: int  # events in the file
     speed: float | None  # times the recorded speed; a page has a choice of them
+    duration: int  # of the recording, in microseconds
+    sensor: Sensor
 
 
-def view(recording: Events | str | Path, path: str | Path, *, title: str | None = None) -> Viewed:
+def view(recording: Events | str | Path, path: str | Path, *, title: str | None = None, **reading: Any) -> Viewed:
     """Write a page with the event player (.html), or an animation (.gif, or .mp4 where ffmpeg is installed).
 
         view("walk.aedat4", "walk.html")
 
     The page is one file that loads nothing. Recordings of more than 400,000 events are thinned on it, at random.
+    `reading` holds the options of `read_events`.
     """
     path = Path(path)
     check_view(path)
-    events = recording if isinstance(recording, Events) else read_events(recording)
-    if len(events) == 0:
-        raise Event2VecError(f"{title or 'the recording'} holds no events, so there is nothing to see")
     if title is None:
         title = path.stem if isinstance(recording, Events) else Path(recording).name
-    write, speed, shown = ANIMATIONS.get(path.suffix.lower()), None, len(events)
+    write = ANIMATIONS.get(path.suffix.lower())
+    if write is None:
+        return _write_page(recording, path, title, reading)
+    events = recording if isinstance(recording, Events) else read_events(recording, **reading)
+    _refuse_empty(len(events), title)
+    animation = Animation(events)
     with whole_file(path) as temporary:
-        if write is not None:
-            animation = Animation(events)
-            write(temporary, animation)
-            speed = animation.speed
-        else:
-            page = show(events, title)
-            shown = len(page.clip.events)
-            temporary.write_text(str(page), "utf-8", "backslashreplace")  # file names may not be valid text
-    return Viewed(path, len(events), shown, speed)
+        write(temporary, animation)
+    return Viewed(path, len(events), len(events), animation.speed, events.duration, events.sensor)
+
+
+def _write_page(recording: Events | str | Path, path: Path, title: str, reading: dict[str, Any]) -> Viewed:
+    """A file is read in chunks, of which only the events that are shown are kept."""
+    thinner = Thinner(MOST)
+    duration = 0
+    for chunk in thinner.watch([recording] if isinstance(recording, Events) else read_chunks(recording, **reading)):
+        duration = int(chunk.t[-1]) if len(chunk) else duration
+    _refuse_empty(thinner.recorded, title)
+    page = PlayerPage(Clip(title, thinner.events, thinner.recorded))
+    page.write(path)
+    return Viewed(path, thinner.recorded, len(page.clip.events), None, duration, page.clip.events.sensor)
+
+
+def _refuse_empty(events: int, title: str) -> None:
+    if events == 0:
+        raise Event2VecError(f"{title} holds no events, so there is nothing to see")
 
 
 def check_view(path: Path) -> None:

@@ -5,7 +5,11 @@ const RISING = [255, 150, 50], FALLING = [80, 160, 255], BACKGROUND = "#111";
 const DIMMEST = 0.22; // an event without attention is still visible
 const SECONDS = 6; // a shorter recording is played in slow motion that lasts this long
 const WINDOW = 50; // milliseconds of events that are shown at first, or less
-const SPEEDS = [0.01, 0.1, 1, 10]; // times the recorded speed
+const LONGEST = 5000; // milliseconds of events that can be shown at once
+const LONG = 10_000; // milliseconds from which a recording's clock shows seconds
+const SPEEDS = [0.01, 0.1, 1, 10, 100]; // times the recorded speed
+const CLASSES = ["#6ea8dc", "#f5a35c", "#7cc47c", "#e88585", "#b39bd8", "#c29a8c", "#ef9fd4", "#b5b5b5", "#d3d36b", "#6bd0dc"];
+const NO_ANSWER = "#555";
 
 function column(text, Type) {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -36,7 +40,12 @@ class Player {
     this.part("window").oninput = () => this.draw();
     this.part("time").oninput = () => this.stop() || this.draw();
     this.part("play").onclick = () => (this.playing ? this.stop() : this.play());
-    const strip = this.part("strip");
+    for (const name of ["strip", "answers", "truth"]) this.seekOn(this.part(name));
+    this.open(0);
+  }
+
+  // Dragging over all of the recording moves the time.
+  seekOn(strip) {
     const seek = (event) => {
       const box = strip.getBoundingClientRect();
       this.part("time").value = (1000 * (event.clientX - box.left)) / box.width;
@@ -45,7 +54,6 @@ class Player {
     };
     strip.onpointerdown = (event) => strip.setPointerCapture(event.pointerId) || seek(event);
     strip.onpointermove = (event) => event.buttons && seek(event);
-    this.open(0);
   }
 
   open(number) {
@@ -67,12 +75,14 @@ class Player {
     this.part("strip").height = Math.min(clip.width, 120); // a row for each x, up to what is still visible
     this.part("verdict").textContent = clip.verdict;
     this.part("verdict").classList.toggle("wrong", !clip.right);
+    this.offerAnswers(clip);
     const shown = clip.t.length.toLocaleString("en"), recorded = clip.recorded.toLocaleString("en");
     const thinned = clip.recorded > clip.t.length;
     this.part("thinned").textContent = thinned ? `Thinned: ${shown} of ${recorded} events, picked at random.` : "";
     this.part("time").value = 300;
     const window = this.part("window");
     window.min = Math.min(5, this.shareOf(WINDOW));
+    window.max = Math.min(1000, this.shareOf(LONGEST));
     if (number === 0) window.value = Math.min(80, this.shareOf(WINDOW)); // later ones keep what was chosen
     this.draw();
   }
@@ -87,6 +97,36 @@ class Player {
     chosen.parentElement.hidden = !clip.seen.length;
   }
 
+  // A long recording: what was answered when, in the colour of the class, and what its labels say.
+  offerAnswers(clip) {
+    this.part("tracks").hidden = !clip.answers.length;
+    this.part("labelled").hidden = this.part("truth").hidden = !clip.truth.length;
+    for (const name of ["answers", "truth"]) {
+      const spans = clip[name].map((part) => {
+        const span = Object.assign(document.createElement("span"), { textContent: part.name });
+        span.style.left = `${(100 * part.start) / clip.duration}%`;
+        span.style.width = `${(100 * (part.stop - part.start)) / clip.duration}%`;
+        span.style.background = part.label === null ? NO_ANSWER : CLASSES[part.label % CLASSES.length];
+        return span;
+      });
+      this.part(name).replaceChildren(...spans, document.createElement("i"));
+    }
+  }
+
+  // The answer at this time, and whether it is that of the labels.
+  drawAnswer(now) {
+    const { answers, truth, duration, verdict } = this.clip;
+    if (!answers.length) return;
+    const at = (parts) => parts.find(({ start, stop }) => start <= now && now <= stop);
+    const said = at(answers), known = at(truth);
+    const sure = said?.confidence == null ? "" : ` (${Math.round(100 * said.confidence)} %)`;
+    const wrong = known && said?.label !== known.label;
+    this.part("verdict").textContent = said ? `${said.name}${sure}${wrong ? `, label ${known.name}` : ""}` : verdict;
+    this.part("verdict").title = verdict;
+    this.part("verdict").classList.toggle("wrong", Boolean(wrong));
+    for (const mark of this.root.querySelectorAll(".track i")) mark.style.left = `calc(${(100 * now) / duration}% - 1px)`;
+  }
+
   // Milliseconds as thousandths of the recording, the unit of both sliders.
   shareOf(milliseconds) {
     return (1e6 * milliseconds) / Math.max(this.clip.duration, 1);
@@ -99,7 +139,9 @@ class Player {
     const chosen = this.part("attention").value;
     this.drawPicture(now - length, now, clip.seen[chosen]);
     this.drawStrip(now - length, now, chosen);
-    this.part("clock").textContent = `${(now / 1000).toFixed(1)} of ${(clip.duration / 1000).toFixed(1)} ms`;
+    this.drawAnswer(now);
+    const [unit, size, digits] = clip.duration < 1000 * LONG ? ["ms", 1e3, 1] : ["s", 1e6, 2];
+    this.part("clock").textContent = `${(now / size).toFixed(digits)} of ${(clip.duration / size).toFixed(digits)} ${unit}`;
     this.part("length").textContent = `${(length / 1000).toFixed(1)} ms`;
   }
 

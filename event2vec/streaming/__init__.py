@@ -16,6 +16,7 @@ from event2vec.errors import Event2VecError
 from event2vec.events import Events
 from event2vec.model.checkpoint import load_model
 from event2vec.model.classifier import UNKNOWN, Classifier
+from event2vec.model.trained_on import Extent
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.streaming.answers import NOTHING, Answer, Answerer, Read
 from event2vec.streaming.reader import Reader
@@ -23,7 +24,7 @@ from event2vec.streaming.recorder import Recorder, check_recording
 from event2vec.streaming.ring import View
 from event2vec.streaming.source import Source
 from event2vec.streaming.sources import open_source
-from event2vec.streaming.windows import USUAL, Window, check_window, trained_window
+from event2vec.streaming.windows import check_window, fewest_events, trained_window
 from event2vec.training.run import Run
 
 EVERY = 0.05  # seconds between two answers
@@ -51,7 +52,7 @@ class Live:
             raise Event2VecError(f"--min-confidence must be from 0 to 1, got {min_confidence:g}")
         self.model, self.class_names = model, model.class_names
         self.every, self.min_confidence = every, min_confidence
-        self.min_events = max(1, model.sampling.length // 8 if min_events is None else min_events)
+        self.min_events = fewest_events(model) if min_events is None else max(1, min_events)
         self.source, self.recorder = source, recorder
         self.answerer = Answerer(model, source.sensor)
         self.reader = Reader(source, window, recorder)
@@ -130,7 +131,12 @@ class Live:
             rejected=self.source.rejected,
             lost=self.source.lost,
             notices=self._notices(last),
+            remarks=() if read is None else self._remarks(read, len(view)),
         )
+
+    def _remarks(self, read: Read, events: int) -> tuple[str, ...]:
+        trained_on = self.model.trained_on
+        return trained_on.remarks(Extent(float(events), read.tokens.duration / 1e6)) if trained_on else ()
 
     def _paused(self, moment: float, happened: float) -> bool:
         """Whether the stream was silent before this moment: then latency counts from the moment itself."""
@@ -185,14 +191,14 @@ def live(
             print(answer.name, answer.confidence)
 
     `source` is `camera` (or `camera:SERIAL`), `udp://HOST:PORT`, `-` for standard input, or a recording, played at its
-    own speed times `speed`, again and again with `loop`. Fewer than `min_events` events in a window give `nothing`;
-    unless given, that is an eighth of what the network reads. A best score below `min_confidence` gives `unknown`.
-    `record` keeps the stream in a file. Without `window`, `trained_window` decides.
+    own speed times `speed`, again and again with `loop`. Fewer than `min_events` events in a window give `nothing`, and
+    a best score below `min_confidence` gives `unknown`. `record` keeps the stream in a file. Windows are those of the
+    training, unless given: `trained_window` and `fewest_events` decide.
     """
     if record is not None:
         check_recording(Path(record), overwrite)
     model = run if isinstance(run, Classifier) else load_model(run)
-    length = window if window is not None else choose_window(run).seconds
+    length = window if window is not None else trained_window(model).seconds
     check_window(length)
     declared = None if sensor is None else Sensor.of(sensor)
     opened = open_source(
@@ -206,10 +212,3 @@ def live(
     )
     recorder = None if record is None else Recorder(record, opened.sensor, overwrite)
     return Live(model, opened, length, every, min_events, min_confidence, recorder)
-
-
-def choose_window(run: str | Path | Run | Classifier) -> Window:
-    """The window where none was given."""
-    if isinstance(run, Classifier):
-        return Window(USUAL, "the usual length, as a network alone does not know its recordings")
-    return trained_window(run)

@@ -47,6 +47,7 @@ class Answer:
     rejected: int  # packets, lines and events so far that were no events of this sensor
     lost: int  # events so far that came faster than they could be read, as far as is known
     notices: tuple[str, ...] = ()  # what people should know since the last answer
+    remarks: tuple[str, ...] = ()  # in what the window lies far from the recordings of the training
 
     def facts(self) -> dict[str, Any]:
         """For JSON; times in the units that their names give."""
@@ -66,6 +67,7 @@ class Answer:
             "rejected": self.rejected,
             "lost": self.lost,
             "notices": list(self.notices),
+            "remarks": list(self.remarks),
         }
 
 

@@ -6,17 +6,28 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from event2vec.data.windows import Windows
 from event2vec.errors import Event2VecError
+from event2vec.evaluation.figures.clips import make_answered_clip
+from event2vec.evaluation.timeline import timeline
+from event2vec.events import Events
 from event2vec.io import read_events
 from event2vec.model.classifier import Classifier
 from event2vec.names import printable
-from event2vec.player.clip import Clip, thin
+from event2vec.player.clip import Clip, Thinner, thin
+from event2vec.sensor import Sensor
+from event2vec.streaming.windows import fewest_events
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
 
 LARGEST_FILE = 1 << 25  # bytes
 MOST_PLAYED = 200_000  # events that the page plays
+MOST_WINDOWS = 1000  # answers over time, which must not take long
+LONG = 1.5  # windows; recordings that last longer are answered over time
 
 
 async def receive_recording(connection: "ServerConnection") -> tuple[str, bytes]:
@@ -37,23 +48,52 @@ async def receive_recording(connection: "ServerConnection") -> tuple[str, bytes]
     return name, bytes(data)
 
 
-def answer_recording(model: Classifier, name: str, data: bytes) -> dict[str, Any]:
-    """What the page shows about a recording; its bytes are in a private folder only while they are read."""
+def answer_recording(model: Classifier, name: str, data: bytes, window: float) -> dict[str, Any]:
+    """What the page shows about a recording; its bytes are in a private folder only while they are read.
+
+    One that is longer than `window` seconds is answered over time.
+    """
     safe = "recording" + re.sub(r"[^.A-Za-z0-9]", "", Path(name).suffix)[:10]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / safe
         path.write_bytes(data)
         try:
-            events = read_events(path)
+            events = read_events(path, usual=model.config.sensor)
         except Event2VecError as error:
             raise Event2VecError(str(error).replace(str(path), name)) from None
     if len(events) == 0:
         raise Event2VecError(f"{name}: holds no events, so there is nothing to classify")
+    if events.duration > LONG * window * 1e6:
+        return _answer_over_time(model, name, events, window)
     found = model.predict(events)
-    order = found.scores.argsort(descending=True).tolist()
     verdict = f"{found.name} ({found.confidence:.0%}), from all of its {events.duration / 1e6:.3f} s"
+    verdict += f"; far from the training: {'; '.join(found.remarks)}" if found.remarks else ""
+    return _facts(model, verdict, found.scores.numpy(), found.scaled_from, _clip(name, events))
+
+
+def _answer_over_time(model: Classifier, name: str, events: Events, window: float) -> dict[str, Any]:
+    seconds = events.duration / 1e6
+    stride = max(window / 2, seconds / MOST_WINDOWS)
+    found = timeline(model, events, Windows(window=window, stride=stride, min_events=fewest_events(model)))
+    thinner = Thinner(MOST_PLAYED)
+    for _ in thinner.watch([events]):
+        pass
+    clip = make_answered_clip(found, thinner, printable(name))
+    verdict = f"{clip.verdict}, {seconds:.1f} s; scores are means over all of them"
+    return _facts(model, verdict, found.scores.mean(axis=0), found.scaled_from, clip)
+
+
+def _clip(name: str, events: Events) -> Clip:
+    return Clip(printable(name), thin(events, MOST_PLAYED), len(events))
+
+
+def _facts(
+    model: Classifier, verdict: str, scores: NDArray[Any], scaled_from: Sensor | None, clip: Clip
+) -> dict[str, Any]:
+    verdict += f", scaled from {scaled_from}" if scaled_from else ""
+    order = np.argsort(-scores, kind="stable").tolist()
     return {
-        "verdict": printable(verdict + (f", scaled from {found.scaled_from}" if found.scaled_from else "")),
-        "scores": {printable(model.class_names[label]): float(found.scores[label]) for label in order},
-        "clip": Clip(printable(name), thin(events, MOST_PLAYED), len(events)).facts(),
+        "verdict": printable(verdict),
+        "scores": {printable(model.class_names[label]): float(scores[label]) for label in order},
+        "clip": clip.facts(),
     }

@@ -109,6 +109,7 @@ function showAnswer(answer) {
   for (const [stage, taken] of Object.entries(answer.stages_ms))
     document.querySelector(`[data-stage=${stage}]`).textContent = `${number(taken, 1)} ms`;
   part("skipped").textContent = number(answer.skipped);
+  part("far").textContent = answer.remarks.length ? `Far from the recordings of the training: ${answer.remarks.join("; ")}.` : "";
   for (const notice of answer.notices) {
     part("notice").hidden = false;
     part("notice").textContent = notice;

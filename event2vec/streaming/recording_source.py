@@ -9,7 +9,7 @@ from event2vec.events import Events
 from event2vec.streaming.chunk import Chunk
 from event2vec.streaming.source import PATIENCE, Source, StreamEnded
 
-TICK = 0.002  # seconds between two looks at what is due
+TICK = 0.002  # seconds between two looks at what is due: a thread that never sleeps would slow the one that answers
 LATEST = 1.0  # seconds that an event may be late
 MOST_DUE = 1 << 20  # events that are handed over at once
 
@@ -26,10 +26,13 @@ class RecordingSource(Source):
         self.columns = Chunk.of(x.round(), y.round(), t - t[0], p, 0.0)
         self.period = events.duration + 1000  # microseconds; a loop begins a moment after its last event
         self.started: float | None = None
+        self.looked = 0.0  # when it was last asked
         self.position, self.rounds = 0, 0
 
     def read(self) -> Chunk | None:
-        now, columns = time.monotonic(), self.columns
+        time.sleep(max(0.0, self.looked + TICK - time.monotonic()))
+        self.looked = now = time.monotonic()
+        columns = self.columns
         if self.started is None:
             self.started = now
         if self.position == len(columns):
@@ -41,7 +44,7 @@ class RecordingSource(Source):
         stop = min(int(np.searchsorted(columns.t, due, "right")), self.position + MOST_DUE)
         if stop <= self.position:
             wait = (int(columns.t[self.position]) - due) / 1e6 / self.speed
-            time.sleep(min(max(wait, TICK), PATIENCE))
+            time.sleep(min(max(wait, 0.0), PATIENCE))
             return None
         part = slice(self.position, stop)
         t = columns.t[part] + begun

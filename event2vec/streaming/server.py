@@ -273,7 +273,7 @@ class PageServer:
             async with asyncio.timeout(LONGEST_READING):
                 name, data = await receive_recording(connection)
                 async with self._reading:  # one at a time
-                    found = await asyncio.to_thread(answer_recording, self.stream.model, name, data)
+                    found = await asyncio.to_thread(answer_recording, self.stream.model, name, data, self.stream.window)
         except TimeoutError:
             found = {"error": f"It took more than {LONGEST_READING:g} seconds. Use 'event2vec predict' for it."}
         except Event2VecError as error:

@@ -43,7 +43,8 @@ def open_source(
     if name.startswith("udp:"):
         host, port = parse_address(name.removeprefix("udp:").removeprefix("//"), "udp://127.0.0.1:3333")
         return UdpSource(host, port, declared or sensor)
-    return RecordingSource(read_events(name, sensor=declared, columns=columns, time_unit=time_unit), speed, loop)
+    events = read_events(name, sensor=declared, columns=columns, time_unit=time_unit, usual=sensor)
+    return RecordingSource(events, speed, loop)
 
 
 def _check_pace(source: str | Path | Events, speed: float, loop: bool) -> None:

@@ -14,6 +14,7 @@ from event2vec.streaming.chunk import Chunk, StreamClock
 from event2vec.streaming.packets import decode, is_packet, is_untimed
 from event2vec.streaming.source import BUFFER, PATIENCE, Source
 
+GATHER = 0.002  # seconds in which packets come together: many small chunks would slow the thread that answers
 DRAIN = 0.004  # seconds in which waiting packets are collected
 
 
@@ -41,6 +42,8 @@ class UdpSource(Source):
     def read(self) -> Chunk | None:
         if not select.select([self.socket], [], [], PATIENCE)[0]:
             return None
+        if self.timed:  # others have the time at which they are received
+            time.sleep(GATHER)
         started, view, filled = time.monotonic(), memoryview(self.buffer), 0
         counts, arrivals = list[int](), list[float]()
         untimed: bool | None = None

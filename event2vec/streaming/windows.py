@@ -1,18 +1,14 @@
 """How much of a stream a network reads at once."""
 
+import math
 from dataclasses import dataclass
-from pathlib import Path
-from statistics import median
 
-import numpy as np
-
-from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError
-from event2vec.training.run import Run
+from event2vec.model.classifier import Classifier
+from event2vec.model.trained_on import TOO_FEW
 
 USUAL = 0.3  # seconds, where nothing is known about the training
 SHORTEST, LONGEST = 0.001, 60.0  # seconds
-LOOKED_AT = 32  # training recordings whose durations are looked at
 
 
 @dataclass(frozen=True)
@@ -23,15 +19,28 @@ class Window:
     reason: str
 
 
-def trained_window(run: str | Path | Run) -> Window:
-    """The median duration of what the network was trained on, if its store is still there; else 0.3 s."""
-    try:
-        store = EventStore.open(Run.open(run).facts.data).split("train")
-        chosen = np.unique(np.linspace(0, len(store) - 1, min(LOOKED_AT, len(store))).round().astype(int))
-        seconds = median(store[int(index)][0].duration / 1e6 for index in chosen)
-    except (Event2VecError, OSError, ValueError):  # a network alone, or a store that was moved
-        return Window(USUAL, "the usual length, as the recordings that the network was trained on are not here")
-    return Window(min(max(seconds, SHORTEST), LONGEST), "the median duration of its training recordings")
+def trained_window(model: Classifier) -> Window:
+    """The windows that the network was trained on, else the usual duration of its recordings: it keeps both."""
+    if model.windows is not None and model.windows.window:
+        return Window(_within(model.windows.window), "as in its training")
+    if model.trained_on is not None:
+        return Window(_within(model.trained_on.usual_duration), "the median duration of its training recordings")
+    return Window(USUAL, "the usual length, as the network does not say what it was trained on")
+
+
+def fewest_events(model: Classifier) -> int:
+    """Windows with fewer events get no answer: as in training, else an eighth of what the network reads.
+
+    Where training saw far more events, `predict` has no answer for a tenth of the fewest; so it is here.
+    """
+    if model.windows is not None and model.windows.min_events > 1:
+        return model.windows.min_events
+    too_few = 0 if model.trained_on is None else math.ceil(model.trained_on.events[0] / TOO_FEW)
+    return max(1, model.sampling.length // 8, too_few)
+
+
+def _within(seconds: float) -> float:
+    return min(max(seconds, SHORTEST), LONGEST)
 
 
 def check_window(seconds: float) -> None:

@@ -1,13 +1,18 @@
-"""A recording for the event player of a report: its events, and the attention that each receives."""
+"""Recordings for the event player: with the attention that each event receives, or with answers over time."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.clustering import to_unit_cube
+from event2vec.data.labels import Span
 from event2vec.evaluation.figures.attention_maps import attention_received, has_attention_to_draw
+from event2vec.evaluation.timeline import Timeline
 from event2vec.events import Events
 from event2vec.model.classifier import Classifier
-from event2vec.player.clip import Clip, thin
+from event2vec.names import counted
+from event2vec.player.clip import Clip, Part, Thinner, thin
 
 MOST = 20_000  # events per recording on the page; longer ones are sampled
 
@@ -26,6 +31,27 @@ def make_clip(model: Classifier, tokens: Events, raw: Events, truth: str) -> Cli
     verdict += "correct" if right else f"true class {truth}"
     title = truth if right else f"{truth}, classified as {answer}"
     return Clip(title, shown, len(raw), verdict, right, attention)
+
+
+def make_answered_clip(
+    timeline: Timeline, thinner: Thinner, title: str, labels: Sequence[Span] = (), clock: int = 0
+) -> Clip:
+    """A long recording with its answers, of which the thinner has watched the chunks; `labels` are what is true."""
+    events = thinner.events
+    first = int(events.t[0])  # the player's clock begins with the first event that it shows
+
+    def part(start: int, stop: int, name: str, label: int | None, confidence: float | None = None) -> Part:
+        return Part(max(start - first, 0), min(stop - first, events.duration), name, label, confidence)
+
+    spans = timeline.spans
+    answers = [part(span.start, span.stop, span.name, span.label, span.confidence) for span in spans]
+    truth = [part(*span.since(clock), span.name, timeline.class_names.index(span.name)) for span in labels]
+    said = f"{counted(len(timeline), 'answer')} on {timeline.windows.summary}"
+    return Clip(title, events, thinner.recorded, said, answers=_lasting(answers), truth=_lasting(truth))
+
+
+def _lasting(parts: Sequence[Part]) -> list[Part]:
+    return [part for part in parts if part.start < part.stop]
 
 
 def nearest_tokens(events: Events, tokens: Events) -> NDArray[np.int64]:

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from event2vec.data.labels import Span, labels_of
 from event2vec.data.store import EventStore
+from event2vec.errors import Event2VecError
 from event2vec.evaluation.figures.attention_maps import draw_attention, has_attention_to_draw
-from event2vec.evaluation.figures.clips import make_clip
+from event2vec.evaluation.figures.clips import make_answered_clip, make_clip
 from event2vec.evaluation.figures.confusion import draw_confusion
 from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
 from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps
@@ -21,15 +23,19 @@ from event2vec.evaluation.figures.reliability import draw_reliability
 from event2vec.evaluation.figures.samples import draw_samples
 from event2vec.evaluation.speed import measure_speed
 from event2vec.evaluation.sweeps import Kind, Point, sweep
+from event2vec.evaluation.timeline import timeline
+from event2vec.io.chunks import read_chunks
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.config import ModelConfig, NetworkConfig
-from event2vec.names import counted, printable
+from event2vec.names import counted, excerpt, printable
+from event2vec.player.clip import Clip, Thinner
 from event2vec.player.page import embed_player
 from event2vec.studies.report.study import Study
 from event2vec.training.environment import environment
 
 PAGE = Path(__file__).parent
 SWEEP_DRAWS = 3  # draws per point of a sweep
+LONG_EVENTS = 100_000  # of a long recording that is played with its answers
 ATTENTION = 2  # recordings whose attention is drawn block by block
 
 
@@ -48,10 +54,28 @@ def _player(study: Study) -> str:
         for index in study.chosen:
             clips.append(make_clip(study.model, study.tokens(index), study.raw[index][0], study.truth(index)))
             study.progress.advance(len(clips))
-    return embed_player(clips) + (
+    long, problem = study.long_recording, ""
+    if long is not None:
+        try:
+            clips.append(_answered(study, long))
+        except Event2VecError as error:
+            problem = f"<p class=wrong>Answers over time could not be had: {html.escape(excerpt(error, 200))}</p>"
+    return f"{embed_player(clips)}{problem}" + (
         "<p class=note>With attention on, the brightness of an event shows the attention that its nearest token "
         "receives in the chosen block, averaged over queries, heads and both directions.</p>"
     )
+
+
+def _answered(study: Study, path: Path) -> Clip:
+    """A long recording with its answers over time, and its labels."""
+    thinner, settings = Thinner(LONG_EVENTS), study.run.recipe.data
+    chunks = thinner.watch(read_chunks(path, usual=study.model.config.sensor))
+    found = timeline(study.model, chunks, progress=study.progress)
+    if settings.labels:
+        labels, clock = labels_of(path, settings.labels, study.run.raw_source or ".")
+    else:
+        labels, clock = [Span("", 0, found.duration + 1, study.class_of(path))], 0
+    return make_answered_clip(found, thinner, f"{path.name}, answers over time", labels, clock)
 
 
 def _data(study: Study) -> str:

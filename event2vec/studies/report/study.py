@@ -1,13 +1,16 @@
 """A run and everything that its page shows."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from event2vec.data.batches import Recordings
 from event2vec.data.store import EventStore
+from event2vec.data.windows import recording_of
 from event2vec.devices import Compute
 from event2vec.evaluation.evaluate import BATCH, SEED, Evaluation, classify_store, evaluate
 from event2vec.events import Events
@@ -54,6 +57,21 @@ class Study:
     def tokens(self, index: int) -> Events:
         """The events of a recording that the network reads in the first draw of the evaluation."""
         return Recordings((self.store,), self.model.sampling, SEED)[0, index][0]
+
+    @property
+    def long_recording(self) -> Path | None:
+        """The test recording with the most windows, where the network was trained on windows and the file is there."""
+        source = self.run.raw_source
+        if self.model.windows is None or source is None:
+            return None
+        (name, count), *_ = Counter(map(recording_of, self.store.sources)).most_common()
+        path = Path(source) / name
+        return path if count > 1 and path.is_file() else None
+
+    def class_of(self, recording: Path) -> str:
+        """The class of the windows of a recording, all of which have the same."""
+        names = [str(Path(self.run.raw_source or ".") / recording_of(source)) for source in self.store.sources]
+        return self.truth(names.index(str(recording)))
 
     def truth(self, index: int) -> str:
         return self.store.classes[int(self.store.labels[index])]
