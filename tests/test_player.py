@@ -115,6 +115,7 @@ def test_a_long_recording_is_played_with_its_answers(opened, answered, width):
     assert tab.locator("[data-part=clock]").inner_text().endswith(" s"), "not forty thousand milliseconds"
     assert tab.locator("[data-part=answers] span").count() == 3
     assert tab.locator("[data-part=truth] span").count() == 2
+    tab.locator("[data-part=answers]").scroll_into_view_if_needed()
     box = tab.locator("[data-part=answers]").bounding_box()
     tab.mouse.click(box["x"] + 0.25 * box["width"], box["y"] + 5)
     assert abs(float(tab.locator("[data-part=time]").input_value()) - 250) < 10, "dragging there moves the time too"

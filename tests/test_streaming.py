@@ -636,7 +636,8 @@ def test_the_window_is_that_of_the_training_which_the_network_keeps():
     assert trained_window(trained(Windows(window=0.12, min_events=40))).seconds == 0.12
     assert fewest_events(trained(Windows(window=0.12, min_events=40))) == 40
     found = trained_window(trained(Windows(window_events=500)))
-    assert (found.seconds, found.reason) == (pytest.approx(0.08), "the median duration of its training recordings")
+    assert found.seconds == pytest.approx(0.08)
+    assert found.reason == "the median duration of its training recordings"
     assert fewest_events(trained()) == 500, "where predict finds too few events"
     assert trained_window(trained(durations=(9e8,))).seconds == LONGEST
     alone = load_model(NETWORK)

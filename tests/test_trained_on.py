@@ -208,4 +208,5 @@ def test_predict_says_in_one_line_what_is_far_and_what_is_unknown(tmp_path, caps
     assert said.err.splitlines() == [
         f"event2vec: {files[0]}: 1 event is too few to judge by: in training 1,000 to 1,000",
         f"event2vec: {files[1]}: far from the recordings of the training: {'; '.join(slow['remarks'])}",
+        "event2vec: for answers over time on windows as in training: --window 0.3",
     ]

@@ -83,7 +83,17 @@ def run(options: Namespace) -> int:
             say(f"event2vec: {row['file']}: far from the recordings of the training: {'; '.join(row['remarks'])}")
         if "error" in row:
             say(f"event2vec: {row['error']}")
+    _hint_at_windows(model, good)
     return 0 if len(good) == len(rows) else 2
+
+
+def _hint_at_windows(model: "Classifier", rows: list[Row]) -> None:
+    """A network that learnt short recordings has no good answer for all of a long one."""
+    seen = model.trained_on
+    if seen and any(
+        row["duration_s"] > seen.duration[-1] and seen.remark("duration", row["duration_s"]) for row in rows
+    ):
+        say(f"event2vec: for answers over time on windows as in training: --window {seen.usual_duration:.2g}")
 
 
 def _find(path: Path) -> list[Row]:
@@ -109,8 +119,8 @@ def _answer(model: "Classifier", rows: list[Row], options: Namespace) -> None:
     while batch := list(islice(readable, BATCH)):
         recordings = [events for _, events in batch]
         answers = network.predict(recordings, vote=options.vote, min_confidence=options.min_confidence)
-        for (row, _), answer in zip(batch, answers, strict=True):
-            row |= _facts(model, answer)
+        for (row, events), answer in zip(batch, answers, strict=True):
+            row |= _facts(model, answer) | {"duration_s": events.duration / 1e6}
 
 
 def _read(rows: list[Row], settings: dict[str, Any]) -> Iterator[tuple[Row, "Events"]]:

@@ -174,7 +174,7 @@ def _show(file: str, timeline: "Timeline", thinner: "Thinner", options: Namespac
         from event2vec.evaluation.figures.clips import make_answered_clip
         from event2vec.player.page import PlayerPage
 
-        clip = make_answered_clip(timeline, thinner, Path(file).name, labels, clock)
+        clip = make_answered_clip(timeline, thinner.events, thinner.recorded, Path(file).name, labels, clock)
         PlayerPage(clip).write(Path(options.page))
         say(f"To be played in {options.page}")
 

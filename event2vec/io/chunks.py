@@ -27,7 +27,6 @@ LARGE = 1 << 28  # bytes of a file that is read whole and should not be
 ROW = 16  # bytes that an event takes in a file, roughly
 DISORDER = 50_000  # microseconds by which an event may come late
 
-
 PIECES: dict[str, Callable[[Path, "_Options"], Iterator[Decoded]]] = {
     "es": lambda path, _: es.read_es_pieces(path),
     "hdf5": lambda path, by: hdf5.read_hdf5_pieces(path, by.rows, by.time_unit),

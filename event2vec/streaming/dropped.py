@@ -17,7 +17,7 @@ from event2vec.events import Events
 from event2vec.io import read_events
 from event2vec.model.classifier import Classifier
 from event2vec.names import printable
-from event2vec.player.clip import Clip, Thinner, thin
+from event2vec.player.clip import Clip, thin
 from event2vec.sensor import Sensor
 from event2vec.streaming.windows import fewest_events
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LARGEST_FILE = 1 << 25  # bytes
 MOST_PLAYED = 200_000  # events that the page plays
-MOST_WINDOWS = 1000  # answers over time, which must not take long
+MOST_WINDOWS = 400  # answers over time, which must not take long
 LONG = 1.5  # windows; recordings that last longer are answered over time
 
 
@@ -51,7 +51,7 @@ async def receive_recording(connection: "ServerConnection") -> tuple[str, bytes]
 def answer_recording(model: Classifier, name: str, data: bytes, window: float) -> dict[str, Any]:
     """What the page shows about a recording; its bytes are in a private folder only while they are read.
 
-    One that is longer than `window` seconds is answered over time.
+    One that is clearly longer than `window` seconds is answered over time.
     """
     safe = "recording" + re.sub(r"[^.A-Za-z0-9]", "", Path(name).suffix)[:10]
     with tempfile.TemporaryDirectory() as folder:
@@ -68,23 +68,17 @@ def answer_recording(model: Classifier, name: str, data: bytes, window: float) -
     found = model.predict(events)
     verdict = f"{found.name} ({found.confidence:.0%}), from all of its {events.duration / 1e6:.3f} s"
     verdict += f"; far from the training: {'; '.join(found.remarks)}" if found.remarks else ""
-    return _facts(model, verdict, found.scores.numpy(), found.scaled_from, _clip(name, events))
+    clip = Clip(printable(name), thin(events, MOST_PLAYED), len(events))
+    return _facts(model, verdict, found.scores.numpy(), found.scaled_from, clip)
 
 
 def _answer_over_time(model: Classifier, name: str, events: Events, window: float) -> dict[str, Any]:
     seconds = events.duration / 1e6
     stride = max(window / 2, seconds / MOST_WINDOWS)
     found = timeline(model, events, Windows(window=window, stride=stride, min_events=fewest_events(model)))
-    thinner = Thinner(MOST_PLAYED)
-    for _ in thinner.watch([events]):
-        pass
-    clip = make_answered_clip(found, thinner, printable(name))
+    clip = make_answered_clip(found, thin(events, MOST_PLAYED), len(events), printable(name))
     verdict = f"{clip.verdict}, {seconds:.1f} s; scores are means over all of them"
     return _facts(model, verdict, found.scores.mean(axis=0), found.scaled_from, clip)
-
-
-def _clip(name: str, events: Events) -> Clip:
-    return Clip(printable(name), thin(events, MOST_PLAYED), len(events))
 
 
 def _facts(

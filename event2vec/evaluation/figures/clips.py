@@ -12,7 +12,7 @@ from event2vec.evaluation.timeline import Timeline
 from event2vec.events import Events
 from event2vec.model.classifier import Classifier
 from event2vec.names import counted
-from event2vec.player.clip import Clip, Part, Thinner, thin
+from event2vec.player.clip import Clip, Part, thin
 
 MOST = 20_000  # events per recording on the page; longer ones are sampled
 
@@ -34,10 +34,9 @@ def make_clip(model: Classifier, tokens: Events, raw: Events, truth: str) -> Cli
 
 
 def make_answered_clip(
-    timeline: Timeline, thinner: Thinner, title: str, labels: Sequence[Span] = (), clock: int = 0
+    timeline: Timeline, events: Events, recorded: int, title: str, labels: Sequence[Span] = (), clock: int = 0
 ) -> Clip:
-    """A long recording with its answers, of which the thinner has watched the chunks; `labels` are what is true."""
-    events = thinner.events
+    """A long recording with its answers: some of the events that were recorded, and what the labels say."""
     first = int(events.t[0])  # the player's clock begins with the first event that it shows
 
     def part(start: int, stop: int, name: str, label: int | None, confidence: float | None = None) -> Part:
@@ -47,7 +46,7 @@ def make_answered_clip(
     answers = [part(span.start, span.stop, span.name, span.label, span.confidence) for span in spans]
     truth = [part(*span.since(clock), span.name, timeline.class_names.index(span.name)) for span in labels]
     said = f"{counted(len(timeline), 'answer')} on {timeline.windows.summary}"
-    return Clip(title, events, thinner.recorded, said, answers=_lasting(answers), truth=_lasting(truth))
+    return Clip(title, events, recorded, said, answers=_lasting(answers), truth=_lasting(truth))
 
 
 def _lasting(parts: Sequence[Part]) -> list[Part]:

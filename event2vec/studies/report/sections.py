@@ -75,7 +75,8 @@ def _answered(study: Study, path: Path) -> Clip:
         labels, clock = labels_of(path, settings.labels, study.run.raw_source or ".")
     else:
         labels, clock = [Span("", 0, found.duration + 1, study.class_of(path))], 0
-    return make_answered_clip(found, thinner, f"{path.name}, answers over time", labels, clock)
+    title = f"{path.name}, answers over time"
+    return make_answered_clip(found, thinner.events, thinner.recorded, title, labels, clock)
 
 
 def _data(study: Study) -> str:
