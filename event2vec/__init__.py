@@ -17,7 +17,7 @@ A recording flows through the rooms in order, and every file does one step of it
     player/                 see a recording: the event player as one page, animations
     evaluation/             how good, how robust and how fast a network is; figures/: pictures of what it learnt
     training/               recipes, augmentation, objectives, runs, Lightning; the authors' checkpoints
-    studies/                tables of the paper, and one page about a run
+    studies/                tables of the paper, networks compared on your data, and one page about a run
     streaming/              live: a camera, UDP, a pipe or a recording that is played -> answers all the time
     benchmark/              speed and memory, measured against alternatives on the same machine
     cli/                    one file for each verb: parse, call, print
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from event2vec.progress import Progress as Progress
     from event2vec.sensor import Sensor as Sensor
     from event2vec.streaming import live as live
+    from event2vec.studies.compare import compare as compare
     from event2vec.studies.report import report as report
     from event2vec.training.authors import import_checkpoint as import_checkpoint
     from event2vec.training.folds import cross_validate as cross_validate
@@ -113,6 +114,7 @@ _HOMES = {
     "Run": "training.run",
     "import_checkpoint": "training.authors",
     "report": "studies.report",
+    "compare": "studies.compare",
     "live": "streaming",
 }
 __all__ = list(_HOMES)  # in flow order

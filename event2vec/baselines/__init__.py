@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from event2vec.baselines.config import EventNetConfig, FrameCnnConfig, MaxFormerConfig, VoxelGridConfig
+from event2vec.baselines.config import (
+    EfvConfig,
+    EventMaeConfig,
+    EventNetConfig,
+    FarseCnnConfig,
+    FrameCnnConfig,
+    MaSnnConfig,
+    MaxFormerConfig,
+    MstpConfig,
+    RgCnnConfig,
+    SparseGruConfig,
+    SpikGruConfig,
+    VoxelGridConfig,
+)
 from event2vec.model.config import ModelConfig, NetworkConfig
 
 
@@ -26,7 +39,15 @@ NETWORKS = {
     "frame_cnn": Baseline(FrameCnnConfig, "event2vec.baselines.frame_cnn:FrameCnn"),
     "voxel_grid": Baseline(VoxelGridConfig, "event2vec.baselines.voxel_grid:VoxelGrid"),
     "eventnet": Baseline(EventNetConfig, "event2vec.baselines.eventnet:EventNet"),
+    "sparse_gru": Baseline(SparseGruConfig, "event2vec.baselines.sparse_gru:SparseGru"),
+    "ma_snn": Baseline(MaSnnConfig, "event2vec.baselines.ma_snn:MaSnn"),
+    "farse_cnn": Baseline(FarseCnnConfig, "event2vec.baselines.farse_cnn:FarseCnn"),
+    "event_mae": Baseline(EventMaeConfig, "event2vec.baselines.event_mae:EventMae"),
     "max_former": Baseline(MaxFormerConfig, "event2vec.baselines.max_former:MaxFormer"),
+    "rg_cnn": Baseline(RgCnnConfig, "event2vec.baselines.rg_cnn:RgCnn"),
+    "efv": Baseline(EfvConfig, "event2vec.baselines.efv:Efv"),
+    "mstp": Baseline(MstpConfig, "event2vec.baselines.mstp:Mstp"),
+    "spikgru": Baseline(SpikGruConfig, "event2vec.baselines.spikgru:SpikGru"),
 }
 
 

@@ -5,8 +5,8 @@ age of the event from the modulus and turns the phase by it; for each feature, t
 classifier g on the real and imaginary parts. Since ages add up, the maximum can be updated event by event, and after
 training h is a table with a row for each pixel and polarity.
 Kept: all of that. `update` is the recursion, `with_table` the table, and both equal the batch form.
-Simplified: a negative feature keeps its sign, as a phase; the time constant may be the duration of the recording, which
-is known only at its end; there is no head for single events.
+Simplified: a negative feature keeps its sign, as a phase; the time constant may be the duration of the recording,
+which is known only at its end; there is no head for single events.
 """
 
 import copy
@@ -124,7 +124,7 @@ class PointNetwork(nn.Module):
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "events features"]:
         """Of valid events alone, so that padding does not count in the norms."""
-        points = normalised_coordinates(batch)[batch.valid].to(self.layers[0].weight.dtype)
+        points = normalised_coordinates(batch)[batch.valid].to(self.norms[0].weight.dtype)
         for layer, norm in zip(self.layers[:-1], self.norms[:-1], strict=True):
             points = F.relu(norm(layer(points)))
         return self.norms[-1](self.layers[-1](points)).tanh()

@@ -1,8 +1,9 @@
 """A convolutional network on frames: how events are usually classified.
 
 Events become frames of counts by polarity and stretch of time, made on the fly from the same augmented events that
-Event2Vec reads. Each stage is two convolutions of 3 x 3 with batch norm and ReLU, then 2 x 2 max pooling; the mean over
-pixels goes to a linear layer. With `recurrent`, each frame passes the stages alone, and a GRU reads what they give.
+Event2Vec reads. Each stage is two convolutions of 3 x 3 with batch norm and ReLU, then 2 x 2 max pooling; the mean
+over pixels goes to a linear layer. With `recurrent`, each frame passes the stages alone, and a GRU reads what they
+give.
 """
 
 from itertools import pairwise

@@ -1,12 +1,15 @@
 """Max-Former (Fang et al., NeurIPS 2025): a spiking Transformer that keeps high frequencies by max pooling.
 
-Published: 16 frames of 128 x 128 with equal numbers of events; four convolutions with max pooling as patch embedding; a
-block with depthwise convolution, then one with spiking attention (no softmax) at half the resolution; leaky neurons
+Published: 16 frames of 128 x 128 with equal numbers of events; four convolutions with max pooling as patch embedding;
+a block with depthwise convolution, then one with spiking attention (no softmax) at half the resolution; leaky neurons
 before each convolution but the first, shortcuts between what comes before the neurons. 1,455,883 parameters with 11
 classes: this file has the same number. Trained with mixup, cutmix, flips, shears, shifts, rotations and cutouts.
 Kept: the network as it is.
-Simplified: the small size has 8 frames of 32 x 32 and a quarter of the channels; augmentation is that of all networks.
+Simplified: the small size has 8 frames of 32 x 32 and a quarter of the channels; augmentation is that of all
+networks.
 """
+
+import copy
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +33,7 @@ class MaxFormer(Classifier):
     def __init__(self, config: MaxFormerConfig, class_names: tuple[str, ...], sampling: Sampling) -> None:
         super().__init__(config, class_names, sampling)
         self.settings = config
-        self.blur: int | None = None  # pixels to a side that frames are reduced to before they are read (Figure 4)
+        self.resolution = config.side  # of frames, which are scaled down to it and up again (Figure 4)
         dim = config.dim
         self.embed = PatchEmbedding(dim // 2)
         self.near = nn.Sequential(Mixer(dim // 2), ChannelMixer(dim // 2))
@@ -43,11 +46,17 @@ class MaxFormer(Classifier):
         check_sensor(batch.sensor, self.config.sensor)
         bins, side = self.settings.bins, self.settings.side
         frames = count_events(batch, stretches_of_events(batch, bins), bins, "bilinear", side)
-        if self.blur is not None:
-            frames = resize(resize(frames, (self.blur, self.blur)), (side, side))
+        if self.resolution < side:
+            frames = resize(resize(frames, (self.resolution, self.resolution)), (side, side))
         frames = frames.to(self.head.weight.dtype).transpose(0, 1)
         maps = self.far(self.down(self.near(self.embed(frames))))
         return self.head(self.last(maps.mean(dim=(3, 4))).mean(dim=0))
+
+    def at_resolution(self, side: int) -> "MaxFormer":
+        """The same network, which reads frames that were scaled down to this many pixels and up again."""
+        other = copy.copy(self)
+        other.resolution = side
+        return other
 
 
 class SpikingConvolution(nn.Module):

@@ -1,7 +1,7 @@
 """Spiking neurons over time, and the surrogate gradients with which they learn.
 
-A neuron spikes where its potential reaches a threshold. That step has no useful gradient, so the backward pass uses the
-slope of a smooth curve instead, a different one in each published system.
+A neuron spikes where its potential reaches a threshold. That step has no useful gradient, so the backward pass uses
+the slope of a smooth curve instead, a different one in each published system.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ class _Spike(torch.autograd.Function):
     """1 where the potential is at or above 0, else 0."""
 
     @staticmethod
-    def forward(ctx: Any, over: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, over: Tensor) -> Tensor:
         ctx.save_for_backward(over)
         return (over >= 0).to(over.dtype)
 
@@ -24,10 +24,15 @@ class SigmoidSpike(_Spike):
     """The slope of a sigmoid of 4 times the potential (Max-Former)."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (over,) = ctx.saved_tensors
         soft = (4 * over).sigmoid_()
         return gradient * (4 * soft * (1 - soft))
+
+
+def fire(over: Tensor, surrogate: type[_Spike]) -> Tensor:
+    """Spikes where a potential is at or above 0, with the gradient of a surrogate."""
+    return surrogate.apply(over)  # type: ignore[no-untyped-call]
 
 
 class LeakyNeurons(nn.Module):
@@ -42,6 +47,69 @@ class LeakyNeurons(nn.Module):
         spikes = []
         for x in inputs.unbind():
             v = v + (x - v) / 2
-            spikes.append(SigmoidSpike.apply(v - self.threshold))
+            spikes.append(fire(v - self.threshold, SigmoidSpike))
             v = v.masked_fill(spikes[-1].detach() > 0, 0.0)
+        return torch.stack(spikes)
+
+
+class RectangleSpike(_Spike):
+    """A slope of 2 within a quarter around the threshold (MA-SNN)."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (over,) = ctx.saved_tensors
+        return gradient * (2.0 * (over.abs() < 0.25))
+
+
+class TriangleSpike(_Spike):
+    """A slope of 0.7 at the threshold that falls to 0 on both sides (EGRU)."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (over,) = ctx.saved_tensors
+        return gradient * (0.7 * (1 - 1.7 * over.abs()).clamp(min=0))
+
+
+class BumpSpike(_Spike):
+    """A slope of 1 / (1 + 10 v^2) (SpikGRU2+)."""
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (over,) = ctx.saved_tensors
+        return gradient / (1 + 10 * over.square())
+
+
+class ClippedNeurons(nn.Module):
+    """What exceeds the threshold of 0.3 is clipped to it by a spike; then 0.3 of the potential is left (MA-SNN)."""
+
+    def forward(self, inputs: Float[Tensor, "time *shape"]) -> Float[Tensor, "time *shape"]:
+        left = torch.zeros_like(inputs[0])
+        spikes = []
+        for x in inputs.unbind():
+            u = left + x
+            spike = fire(u - 0.3, RectangleSpike)
+            left = 0.3 * (0.3 * spike + (1 - spike) * u)
+            spikes.append(spike)
+        return torch.stack(spikes)
+
+
+class AdaptiveNeurons(nn.Module):
+    """v = alpha v + x - the last spike; alpha is learnt for each channel, or 1 without channels (SpikGRU2+)."""
+
+    def __init__(self, channels: int | None) -> None:
+        super().__init__()
+        self.alpha = None if channels is None else nn.Parameter(torch.full((channels,), 0.9))
+
+    def forward(
+        self, inputs: Float[Tensor, "time batch channels *places"]
+    ) -> Float[Tensor, "time batch channels *places"]:
+        alpha: Tensor | float = 1.0
+        if self.alpha is not None:
+            alpha = self.alpha.clamp(0, 1).view(-1, *[1] * (inputs.ndim - 3))
+        v = spike = torch.zeros_like(inputs[0])
+        spikes = []
+        for x in inputs.unbind():
+            v = alpha * v + x - spike
+            spike = fire(v - 1, BumpSpike)
+            spikes.append(spike)
         return torch.stack(spikes)

@@ -4,8 +4,8 @@ Published: each event adds its time, weighted by a small network of the distance
 polarity (EST); the grid is scaled to 224 x 224 and read by a ResNet-34 that was trained on ImageNet.
 Kept: the grid of 9 x 2 channels, events weighted by their time, one sampling strategy for training and testing
 (`sampling.method`: random, temporal, spatial or density; see `data/thinning.py`).
-Simplified: the weights in time are the triangle that the published network is fitted to at first; nothing is learnt on
-ImageNet; the small size has three residual blocks.
+Simplified: the weights in time are the triangle that the published network is fitted to at first; nothing is learnt
+on ImageNet; the small size has three residual blocks.
 """
 
 import torch

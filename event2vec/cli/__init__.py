@@ -42,6 +42,7 @@ GROUPS = {
     "measure": {
         "evaluate": "how good a trained network is, class by class",
         "probe": "what a network's features tell a linear classifier about other data",
+        "compare": "train other networks on your data too, and compare them",
         "experiment": "repeat a table of the paper on your data",
         "benchmark": "measure speed and memory against the alternatives on this machine",
     },

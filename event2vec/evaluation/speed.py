@@ -5,9 +5,11 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +25,7 @@ from event2vec.evaluation.accuracy import deviation
 from event2vec.events import EventBatch, Events
 from event2vec.model.attention import Bidirectional
 from event2vec.model.classifier import Classifier, Event2VecClassifier
+from event2vec.workers import end_with_parent
 
 Batch = TypeVar("Batch")
 WORTH_DOUBLING = 1.05  # times the recordings a second that a batch twice as large must give
@@ -240,6 +243,20 @@ def highest_bytes() -> int:
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def bytes_of_answer(model: Classifier, recording: Events) -> int:
+    """Memory of a network and of one answer at its highest, in a process of its own in which the code is loaded."""
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent) as pool:
+        grown = pool.submit(_grow, model.cpu(), recording).result()
+    return grown + sum(weight.nbytes for weight in model.state_dict().values())
+
+
+def _grow(model: Classifier, recording: Events) -> int:
+    model.predict(recording[:1])
+    before = highest_bytes()
+    model.predict(recording)
+    return highest_bytes() - before
 
 
 def _shorten(sampling: Sampling, recording: Events) -> Events:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from event2vec.baselines.max_former import MaxFormer
 from event2vec.data.store import EventStore
 from event2vec.data.windows import LONGEST
 from event2vec.errors import Event2VecError
@@ -81,7 +82,9 @@ def _with_events(model: Classifier, raw: EventStore, count: int, repeats: int, v
 
 
 def _with_pixels(model: Classifier, raw: EventStore, side: int, repeats: int, vote: int, progress: Progress) -> Point:
-    """Accuracy with this number of pixels per side of the sensor (Figure 4)."""
+    """Accuracy with this number of pixels per side of the sensor (Figure 4); Max-Former's frames are scaled instead."""
+    if isinstance(model, MaxFormer):
+        return Point(side, evaluate(model.at_resolution(side), raw, repeats, vote, progress=progress))
     coarser = partial(lower_resolution, side=side)
     return Point(side, evaluate(model, raw, repeats, vote, progress=progress, change=coarser))
 

@@ -22,7 +22,7 @@ from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
 from event2vec.documents import EXPERIMENTS, read_json, read_yaml, write_json
 from event2vec.errors import Event2VecError, FileError, MissingExtra
-from event2vec.evaluation.speed import Figure, measure_speed, seconds_of
+from event2vec.evaluation.speed import Figure, bytes_of_answer, measure_speed, seconds_of
 from event2vec.events import Events
 from event2vec.model.classifier import count_parameters
 from event2vec.names import shorten, shown
@@ -43,6 +43,8 @@ class Experiment:
     rows: tuple[Row, ...]
     speed: bool = False  # whether throughput and latency are measured too
     pretrain: dict[str, str] = field(default_factory=dict)  # by data set: the recipe that pre-trains each row there
+    timed: int = TIMED  # test recordings on which times are measured
+    repeats: int = 10  # draws of the events that each network is tested with
 
     def __post_init__(self) -> None:
         if not isinstance(self.title, str):
@@ -125,20 +127,20 @@ def run_experiment(
     if any(row.engine == "faiss" for row in experiment.rows) and find_spec("faiss") is None:
         raise MissingExtra("clustering with Faiss", "faiss")
     results, pretrained = [], dict[str, Path]()
-    for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
-        found = []
-        for seed in range(seeds):
-            name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
-            init = setting.init
-            if first:
-                init = _pretrain(row, first.with_settings(seeded), setting, folder / "pretrained" / name, pretrained)
-            result = _one_run(experiment, row, changed.with_settings(seeded), setting, folder / name, init)
-            if result is not None:
-                accuracy = f"{100 * result.accuracy:.2f} %, 95 % interval {result.interval.percent()} %"
-                setting.progress.say(f"{row.name}, seed {seed}: {accuracy}")
-                found.append(result)
-        if found:
-            results.append(RowResult.of(row, found))
+    with setting.progress.stage("all rows", len(experiment.rows) * seeds):
+        for number, (row, changed, first) in enumerate(zip(experiment.rows, recipes, before, strict=True)):
+            found = []
+            for seed in range(seeds):
+                setting.progress.advance(number * seeds + seed, f"{row.name}, seed {seed}")
+                name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
+                init = setting.init
+                if first:
+                    run = folder / "pretrained" / name
+                    init = _pretrain(row, first.with_settings(seeded), setting, run, pretrained)
+                found.append(_one_run(experiment, row, changed.with_settings(seeded), setting, folder / name, init))
+            judged = [result for result in found if result is not None]
+            if judged:
+                results.append(RowResult.of(row, judged))
     return results
 
 
@@ -174,14 +176,16 @@ def _one_run(
 ) -> RunResult | None:
     """What a finished run found, or what this one finds, once it is trained; None in all processes but the first."""
     asked = _asked(row, recipe, setting, init)
-    if _is_finished(run, asked):
-        result = RunResult.read(run / RESULT)
-        return result if is_first_rank() else None
-    _train(recipe, setting.open(recipe, row), setting, run, "train", init, asked)
+    finished = _is_finished(run, asked)
+    if not finished:
+        _train(recipe, setting.open(recipe, row), setting, run, "train", init, asked)
     if not is_first_rank():
         return None
-    result = _judge(experiment, row, recipe, setting, run)
-    result.write(run / RESULT)
+    result = RunResult.read(run / RESULT) if finished else _judge(experiment, row, recipe, setting, run)
+    if not finished:
+        result.write(run / RESULT)
+    accuracy = f"{100 * result.accuracy:.2f} %, 95 % interval {result.interval.percent()} %"
+    setting.progress.say(f"{row.name}, seed {recipe.training.seed}: {accuracy}")
     return result
 
 
@@ -226,16 +230,22 @@ def _train(
 
 def _judge(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path) -> RunResult:
     opened = Run.open(run)
-    evaluation = opened.evaluate(device=setting.device, precision=setting.precision, progress=setting.progress)
+    evaluation = opened.evaluate(
+        repeats=experiment.repeats, device=setting.device, precision=setting.precision, progress=setting.progress
+    )
     compute = opened.compute(setting.device, setting.precision)
     model = opened.model().to(compute.device)
     timed = None
     if recipe.training.seed == 0 and (row.paper_ms is not None or experiment.speed):  # no seed changes the speed
         whole = recipe.with_settings({"sampling.method": "random", "sampling.clusterings": 1})
         raw = setting.open(whole, row).split("test")
-        chosen = evenly_spaced(raw, TIMED)
+        chosen = evenly_spaced(raw, experiment.timed)
         clustering = _time_clustering(row, chosen, recipe.sampling) if row.paper_ms is not None else None
-        timed = Timed(len(chosen), clustering, measure_speed(model, chosen, compute) if experiment.speed else None)
+        speed = memory = None
+        if experiment.speed:
+            speed = measure_speed(model, chosen, compute)
+            memory = None if compute.counts_memory else bytes_of_answer(model, chosen[0]) / 2**20
+        timed = Timed(len(chosen), clustering, speed, memory)
     return RunResult(evaluation.accuracies, evaluation.recordings, count_parameters(model), _seconds(run), timed)
 
 

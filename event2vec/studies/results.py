@@ -21,6 +21,7 @@ class Timed:
     recordings: int
     clustering: Figure | None = None  # milliseconds per recording
     speed: Speed | None = None
+    memory: float | None = None  # megabytes that a process needs for the network and one answer, on a CPU
 
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {"timed_recordings": self.recordings}
@@ -28,15 +29,18 @@ class Timed:
             found["clustering_ms"] = [self.clustering.mean, self.clustering.deviation]
         if self.speed is not None:
             found["speed"] = self.speed.facts()
+        if self.memory is not None:
+            found["memory_mb"] = self.memory
         return found
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> "Timed":
-        clustering, speed = facts.get("clustering_ms"), facts.get("speed")
+        clustering, speed, memory = (facts.get(name) for name in ("clustering_ms", "speed", "memory_mb"))
         return cls(
             int(_number(facts["timed_recordings"])),
             None if clustering is None else Figure(*_numbers(clustering)),
             None if speed is None else Speed.from_facts(speed),
+            None if memory is None else _number(memory),
         )
 
 

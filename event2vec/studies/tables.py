@@ -98,23 +98,26 @@ def _timed_columns(result: RowResult) -> dict[str, str]:
         return columns
     over = f"{timed.recordings} recordings"
     if timed.clustering is not None:
-        columns[f"clustering of {over} here (ms)"] = _figure(timed.clustering, 2)
+        columns[f"clustering of {over} here (ms)"] = figure_text(timed.clustering, 2)
         columns["paper (ms)"] = str(result.row.paper_ms)
-    return columns | (_speed_columns(timed.speed, over) if timed.speed else {})
+    columns |= _speed_columns(timed.speed, over) if timed.speed else {}
+    if timed.memory is not None:
+        columns["memory for one (MB)"] = f"{timed.memory:,.0f}"
+    return columns
 
 
 def _speed_columns(speed: Speed, over: str) -> dict[str, str]:
     columns = dict[str, str]()
     for name, work in (("training", speed.training), ("inference", speed.inference)):
-        columns[f"{name} (recordings/s)"] = _figure(work.rate, 1)
+        columns[f"{name} (recordings/s)"] = figure_text(work.rate, 1)
         columns[f"{name} batch"] = str(work.batch)
     for name, time in (("preparing", speed.preparing), ("forward", speed.forward), ("total", speed.total)):
-        columns[f"{name} of {over} (ms)"] = _figure(time, 2)
+        columns[f"{name} of {over} (ms)"] = figure_text(time, 2)
     columns["GPU memory (MB)"] = "-" if speed.gpu_memory is None else f"{speed.gpu_memory:,.0f}"
     return columns
 
 
-def _figure(figure: Figure, digits: int) -> str:
+def figure_text(figure: Figure, digits: int) -> str:
     return f"{figure.mean:,.{digits}f} ± {figure.deviation:,.{digits}f}"
 
 
@@ -125,8 +128,8 @@ def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
             "": result.row.name,
             f"accuracy on {ours} (%)": f"{100 * result.accuracy:.2f}",
             "95 % interval": result.interval.percent(),
-            "± over seeds": _spread(result.std_over_seeds),
-            "± over draws": _spread(result.std_over_draws),
+            "± over seeds": spread_text(result.std_over_seeds),
+            "± over draws": spread_text(result.std_over_draws),
             **{f"paper, {name} (%)": figure for name, figure in result.row.paper.items()},
             **_timed_columns(result),
             "parameters": f"{result.parameters:,}",
@@ -136,7 +139,7 @@ def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
     ]
 
 
-def _spread(value: float | None) -> str:
+def spread_text(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.2f}"
 
 

@@ -150,6 +150,11 @@ class TrainingConfig(Settings, section="training"):
     """Optimiser, schedule and when to save (App. A.2)."""
 
     epochs: int = setting(64, "epochs, each of `repeats` passes over the training recordings", least=1)
+    minutes: float = setting(
+        0.0,
+        "train for about this many minutes instead: as many epochs as fit, found by timing the first steps; 0: epochs",
+        least=0,
+    )
     repeats: int = setting(1, "passes over the training recordings in one epoch", least=1)
     batch: int = setting(64, "recordings per batch on one device", least=1)
     learning_rate: float = setting(

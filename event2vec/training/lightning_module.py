@@ -42,7 +42,7 @@ class TrainingData(pl.LightningDataModule):
         rank, ranks, step = self.trainer.global_rank, self.trainer.world_size, self.trainer.global_step
         accumulate = self.recipe.trainer.accumulate
         batches = Batches(len(self.learn_from), self.recipe.training, rank, ranks, step, accumulate)
-        return self._loader(self.sets, batches)
+        return self.loader(self.sets, batches)
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
         assert self.trainer is not None
@@ -50,11 +50,11 @@ class TrainingData(pl.LightningDataModule):
             return []
         own = range(self.trainer.global_rank, len(self.validate_on), self.trainer.world_size)
         size = self.recipe.training.batch
-        return self._loader(
+        return self.loader(
             (self.validate_on,), [[(0, index) for index in own[at : at + size]] for at in range(0, len(own), size)]
         )
 
-    def _loader(self, sets: tuple[EventStore, ...], batches: Any) -> DataLoader[Any]:
+    def loader(self, sets: tuple[EventStore, ...], batches: Any) -> DataLoader[Any]:
         workers = self.recipe.data.workers
         return DataLoader(
             Recordings(sets, self.recipe.sampling, self.recipe.training.seed),

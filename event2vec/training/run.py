@@ -103,6 +103,7 @@ class Run(Layout):
         `event2vec.train` accepts data of any kind. `source` is what the store was made from, if it holds clusters.
         """
         from event2vec.training.fit import build_objective, take_over
+        from event2vec.training.timing import fit_to_minutes
 
         run = cls(Path(folder))
         check_text_path(run.folder)
@@ -110,6 +111,7 @@ class Run(Layout):
             run.check_free(task)
             recipe = _fitted(recipe, store)
             store = _divided(recipe, store)
+            recipe = fit_to_minutes(recipe, store, task, progress)
             objective = build_objective(recipe, store, task)
             if init:
                 _say_taken(take_over(objective.model, Path(init)), progress)

@@ -1,0 +1,91 @@
+"""EGRU (Subramoney et al., ICLR 2023): frames to a GRU whose units send events only.
+
+Published: slices of 1.7 s as 68 frames of 128 x 128, five convolutions, 512 features of each frame, 795 units with
+learnt thresholds. A unit is heard by others, and by itself, only in the steps in which its state passes its
+threshold. The answer is the mean over steps of a linear layer on a fading trace of what is sent. 5.72 million
+parameters.
+Kept: the cell, its pseudo-derivative, the trace, the convolutions and, in the published size, their number.
+Simplified: a recording is one slice, cut into frames of equal duration; frames hold the logarithm of counts instead
+of counts divided by a constant; no zoneout, no drop-connect, and no penalty on activity and thresholds. Sparse
+activity saves nothing on a CPU: all units are computed.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from event2vec.baselines.config import SparseGruConfig
+from event2vec.baselines.frames import make_frames
+from event2vec.baselines.layers import drop
+from event2vec.baselines.spiking import TriangleSpike, fire
+from event2vec.data.sampling import Sampling
+from event2vec.events import EventBatch
+from event2vec.model.classifier import Classifier, check_sensor
+
+TRACE = 0.9  # of the trace that is left after a step
+
+
+class SparseGru(Classifier):
+    """Convolutions on each frame, event-based units over frames, and a linear layer on their traces."""
+
+    def __init__(self, config: SparseGruConfig, class_names: tuple[str, ...], sampling: Sampling) -> None:
+        super().__init__(config, class_names, sampling)
+        self.settings = config
+        self.frames, seen = _convolutions(config.layout)
+        self.features = nn.Linear(seen, config.features)
+        self.cell = SparseUnits(config.features, config.units)
+        self.head = nn.Linear(config.units, config.classes)
+
+    def forward(self, batch: EventBatch, generator: torch.Generator | None = None) -> Float[Tensor, "batch classes"]:
+        check_sensor(batch.sensor, self.config.sensor)
+        frames = make_frames(batch, self.settings.bins, "bilinear", self.settings.side)
+        frames = frames.mean(dim=2, keepdim=True).log1p().to(self.head.weight.dtype)
+        seen = F.relu(self.features(self.frames(frames.flatten(0, 1)))).unflatten(0, frames.shape[:2])
+        sent = self.cell(drop(seen, self.settings.dropout, generator).transpose(0, 1))
+        trace = torch.zeros_like(sent[0])
+        logits = torch.zeros_like(self.head.bias)
+        for step in sent.unbind():
+            trace = TRACE * trace + (1 - TRACE) * step
+            logits = logits + self.head(trace)
+        return logits / len(sent)
+
+
+def _convolutions(layout: str) -> tuple[nn.Sequential, int]:
+    """What turns a frame into features, and how many."""
+    if layout == "published":
+        sizes = [(1, 64, 11, 4, 2), (64, 192, 5, 1, 2), (192, 384, 3, 1, 1), (384, 256, 3, 1, 1), (256, 256, 3, 1, 1)]
+        layers: list[nn.Module] = []
+        for number, size in enumerate(sizes):
+            layers += [nn.Conv2d(*size), nn.ReLU()]
+            if number < 4:
+                layers.append(nn.MaxPool2d(3, 2, ceil_mode=True))
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 256
+    layers = []
+    for narrow, wide in ((1, 16), (16, 32), (32, 64)):
+        layers += [nn.Conv2d(narrow, wide, 3, 2, 1), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten()), 256
+
+
+class SparseUnits(nn.Module):
+    """c = z c + (1 - z) g; where c passes a unit's threshold it sends c, and the threshold is subtracted."""
+
+    def __init__(self, features: int, units: int) -> None:
+        super().__init__()
+        self.inputs, self.recurrent = nn.Linear(features, 3 * units), nn.Linear(units, 3 * units)
+        self.threshold = nn.Parameter(1 - torch.rand(units) ** (1 / 3))  # of a Beta(1, 3) distribution
+
+    def forward(self, frames: Float[Tensor, "time batch features"]) -> Float[Tensor, "time batch units"]:
+        """What is sent in each step; nothing, where no event is."""
+        given = self.inputs(frames)
+        c = sent = given.new_zeros(given.shape[1], len(self.threshold))
+        outputs = []
+        for x in given.unbind():
+            (x_z, x_r, x_g), (y_z, y_r, y_g) = x.chunk(3, dim=-1), self.recurrent(sent).chunk(3, dim=-1)
+            z, r = (x_z + y_z).sigmoid(), (x_r + y_r).sigmoid()
+            c = z * c + (1 - z) * (x_g + r * y_g).tanh()
+            event = fire(c - self.threshold, TriangleSpike)
+            sent = event * c
+            c = c - event * self.threshold
+            outputs.append(sent)
+        return torch.stack(outputs)

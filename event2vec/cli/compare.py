@@ -1,0 +1,91 @@
+"""Compare networks on your recordings: each is trained for the same time and tested in the same way.
+
+    event2vec compare --data my_recordings/                          every network, five minutes each
+    event2vec compare --data my_recordings/ --networks event2vec,frame_cnn,max_former --minutes 20 --seeds 3
+    event2vec compare --recipe digits --minutes 1                    no recordings needed
+    event2vec compare --data my_recordings/ --figure events          Figure 3: fewer events
+    event2vec compare --data my_recordings/ --figure resolution      Figure 4: fewer pixels
+
+Accuracy with its interval, parameters, minutes, throughput, latency and memory of each, with the paper's figures beside
+them, as a table, CSV, Markdown and a page with pictures. Run the same command again to resume: finished rows are not
+repeated.
+"""
+
+from argparse import ArgumentParser, Namespace
+
+from event2vec.cli.options import DATA, add_data_option, add_device_options, add_workers_option, read_numbers
+from event2vec.cli.parser import at_least, positive
+from event2vec.cli.printing import print_table, say
+from event2vec.cli.progress import ShownProgress
+from event2vec.errors import Event2VecError
+from event2vec.model.config import network_names
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_data_option(parser, f"{DATA}; digits need none")
+    parser.add_argument(
+        "--networks", metavar="A,B,...", help=f"{', '.join(network_names())}; or recipes, such as max_former_published"
+    )
+    parser.add_argument(
+        "--recipe",
+        default="folder",
+        metavar="RECIPE",
+        help="that of event2vec; data set and augmentation of all networks are its (default: folder)",
+    )
+    parser.add_argument("--minutes", type=positive, metavar="M", help="of training for each network (default: 5)")
+    parser.add_argument("--epochs", type=at_least(1), metavar="N", help="epochs for each network, instead of minutes")
+    parser.add_argument("--seeds", type=at_least(1), default=1, metavar="K", help="trainings of each network")
+    parser.add_argument(
+        "--figure", choices=("events", "resolution"), help="draw Figure 3 or Figure 4 instead of making the table"
+    )
+    parser.add_argument("--values", metavar="N,N,...", help="numbers of events or pixels in that figure")
+    parser.add_argument("--out", metavar="FOLDER", help="where runs, tables and pictures go (default: in experiments/)")
+    add_device_options(parser)
+    add_workers_option(parser)
+
+
+def check(options: Namespace) -> None:
+    from event2vec.training.recipe import load_recipe
+
+    if options.minutes is not None and options.epochs is not None:
+        raise Event2VecError("--minutes and --epochs exclude each other; omit one of them")
+    if options.data is None and load_recipe(options.recipe).data.dataset != "digits":
+        raise Event2VecError(f"--data is required: {DATA}. Without recordings: --recipe digits")
+    if options.figure and (options.networks or options.seeds > 1):
+        raise Event2VecError("--figure has networks of its own, with one seed; omit --networks and --seeds")
+    if options.values and not options.figure:
+        raise Event2VecError("--values is for --figure; omit it")
+
+
+def run(options: Namespace) -> None:
+    from event2vec.studies.compare import NOTE, PAPER_NOTE, compare, compare_sweep
+
+    how = {
+        "recipe": options.recipe,
+        "minutes": options.minutes,
+        "epochs": options.epochs,
+        "out": options.out,
+        "workers": options.workers,
+        "device": options.device,
+        "precision": options.precision,
+        "progress": ShownProgress(),
+    }
+    if options.figure:
+        values = read_numbers(options.values, "values", 1) if options.values else None
+        curves = compare_sweep(options.figure, options.data, values, **how)
+        rows = [(name, str(point.value), point.found.percent()) for name in curves for point in curves[name]]
+        print_table(("network", options.figure, "accuracy (%)"), rows, left=("network",))
+        return
+    networks = [name.strip() for name in options.networks.split(",")] if options.networks else None
+    found = compare(options.data, networks, seeds=options.seeds, **how)
+    if not found.rows:  # the first process of those that train together has them
+        return
+    heads = [head for head in found.rows[0] if not head.startswith("paper") and head != "method"]
+    print_table(heads, [[row[head] for head in heads] for row in found.rows], left=("network",))
+    print(NOTE)
+    heads = ["network", "accuracy (%)", "parameters", *(head for head in found.rows[0] if head.startswith("paper"))]
+    print_table(
+        heads, [[row[head] for head in heads] for row in found.rows], left=("network",), title="Beside the paper"
+    )
+    print(PAPER_NOTE)
+    say(f"Tables and pictures are in {found.folder}: table.html, table.csv, table.md, table.json, accuracy_*.png")

@@ -1,0 +1,71 @@
+"""Networks beside each other: accuracy against size, time or latency, and sweeps of several networks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from event2vec.evaluation.accuracy import Interval
+from event2vec.evaluation.figures import pyplot, save_figure
+from event2vec.evaluation.figures.curves import AXES
+from event2vec.evaluation.sweeps import Kind, Point
+from event2vec.names import printable
+
+MARKERS = "osD^v<>PX*hpd"
+OURS = "#d95f02"
+GREYS = ("#3b528b", "#5ec962", "#21918c", "#440154", "#7f7f7f", "#9467bd")
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A network in a picture."""
+
+    name: str
+    value: float
+    accuracy: float
+    interval: Interval
+    ours: bool = False
+
+
+def draw_comparison(dots: Sequence[Dot], axis_title: str, path: Path) -> None:
+    """Accuracy with its 95 % interval against a quantity on a logarithmic axis; shapes tell networks apart in print."""
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+    for number, dot in enumerate(dots):
+        ends = [[100 * (dot.accuracy - dot.interval.low)], [100 * (dot.interval.high - dot.accuracy)]]
+        colour = OURS if dot.ours else GREYS[number % len(GREYS)]
+        axis.errorbar(
+            [dot.value],
+            [100 * dot.accuracy],
+            ends,
+            color=colour,
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=9 if dot.ours else 6,
+            linestyle="none",
+            elinewidth=0.8,
+            label=printable(dot.name),
+        )
+    axis.set_xscale("log")
+    axis.set(xlabel=axis_title, ylabel="accuracy (%)")
+    axis.grid(alpha=0.3)
+    figure.legend(loc="outside right center", frameon=False, fontsize=8)
+    save_figure(figure, path)
+
+
+def draw_sweeps(found: Mapping[str, Sequence[Point]], kind: Kind, path: Path, title: str) -> None:
+    """The curves of several networks in one picture."""
+    from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+    plt = pyplot()
+    figure, axis = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+    for number, (name, points) in enumerate(found.items()):
+        values, shares = [point.value for point in points], [100 * point.found.accuracy for point in points]
+        colour = OURS if name.startswith("event2vec") else GREYS[number % len(GREYS)]
+        axis.plot(values, shares, color=colour, marker=MARKERS[number % len(MARKERS)], label=printable(name))
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_locator(FixedLocator(sorted({point.value for points in found.values() for point in points})))
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.set(xlabel=AXES[kind], ylabel="accuracy (%)", title=title)
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False, fontsize=8)
+    save_figure(figure, path)
