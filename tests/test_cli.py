@@ -690,6 +690,17 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("report", "run"), "run: is not a run: it has no run.json"),
         (("figures", "nowhere"), "RUN: nowhere does not exist, expected a run"),
         (("experiment", "tables"), "unknown experiment 'tables'; expected attention, clustering"),
+        (("compare",), "--data is required: a prepared store, or the folder with the data set as downloaded"),
+        (
+            ("compare", "--recipe", "digits", "--minutes", "1", "--epochs", "1"),
+            "--minutes and --epochs exclude each other",
+        ),
+        (("compare", "--recipe", "digits", "--values", "1,2"), "--values is for --figure; omit it"),
+        (("compare", "--recipe", "digits", "--figure", "events", "--seeds", "2"), "--figure has networks of its own"),
+        (
+            ("compare", "--recipe", "digits", "--networks", "frame_cn"),
+            "unknown network 'frame_cn', did you mean frame_cnn?",
+        ),
         (("benchmark", "model", "--recipe", "digits"), "unknown recipe 'digits', expected one of dvs_gesture"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

@@ -44,6 +44,18 @@ def test_every_verb_runs_in_a_process_of_its_own(recordings, tmp_path):
     verb("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32", "--repeats", "2")
     table = ("--recipe", "run/recipe.yaml", "--data", "store", "--out", "tables", "--seeds", "1", "--workers", "1")
     assert "not shared" in verb("experiment", "sharing", *table, "--epochs", "1").out
+    compared = (
+        *table[:4],
+        "--out",
+        "compared",
+        "--workers",
+        "1",
+        "--networks",
+        "event2vec,voxel_grid",
+        "--epochs",
+        "1",
+    )
+    assert "Beside the paper" in verb("compare", *compared).out
     torch.save(their_weights(load_recipe("dvs_gesture").model), tmp_path / "theirs.ckpt")
     verb("import", "theirs.ckpt", "--recipe", "dvs_gesture", "--out", "imported")
     files = sorted(path for path in recordings.glob("*/*") if path.name != "README.txt")

@@ -87,7 +87,7 @@ class MaSnnConfig(NetworkConfig, section="model"):
     """MA-SNN (TPAMI 2023): spiking convolutions on frames, with attention over time, channels and places."""
 
     network: str = named("ma_snn")
-    bins: int = setting(20, "frames of equal duration that a recording is cut into", least=1, most=256)
+    bins: int = setting(10, "frames of equal duration that a recording is cut into", least=1, most=256)
     side: int = setting(32, SIDE, least=8, most=512)
     layout: Literal["small", "published"] = setting("small", "pool after each convolution, or but after the first")
     channels: int = setting(24, "channels of the first convolution; the others have twice as many", least=8, most=1024)
@@ -180,7 +180,7 @@ class EfvConfig(NetworkConfig, section="model"):
     blocks: int = setting(1, "Transformer blocks on images alone; two more fuse", least=1, most=64)
     heads: int = setting(4, "attention heads", least=1)
     bottleneck: int = setting(4, "tokens through which images and voxels exchange what they know", least=1, most=1024)
-    voxels: int = setting(256, "voxels with most events that become nodes", least=1, most=8192)
+    voxels: int = setting(128, "voxels with most events that become nodes", least=1, most=8192)
     cells: int = setting(8, "voxels along x and along y", least=1, most=256)
     moments: int = setting(8, "voxels along time", least=1, most=256)
     channels: int = setting(16, "features of the graph's first layer; each further layer has twice as many", least=1)

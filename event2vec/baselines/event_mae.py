@@ -90,7 +90,7 @@ class PatchNetwork(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        inner = min(2 * dim, 256)
+        inner = min(dim, 256)
         self.first = nn.ModuleList([nn.Linear(4, inner // 2), nn.Linear(inner // 2, inner)])
         self.second = nn.ModuleList([nn.Linear(2 * inner, 2 * inner), nn.Linear(2 * inner, dim)])
         self.norms = nn.ModuleList([PointNorm(inner // 2), PointNorm(2 * inner)])
