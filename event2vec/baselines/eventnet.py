@@ -124,7 +124,7 @@ class PointNetwork(nn.Module):
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "events features"]:
         """Of valid events alone, so that padding does not count in the norms."""
-        points = normalised_coordinates(batch)[batch.valid].to(self.norms[0].weight.dtype)
+        points = normalised_coordinates(batch)[batch.valid].to(next(self.parameters()).dtype)
         for layer, norm in zip(self.layers[:-1], self.norms[:-1], strict=True):
             points = F.relu(norm(layer(points)))
         return self.norms[-1](self.layers[-1](points)).tanh()

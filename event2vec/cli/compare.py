@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--recipe",
         default="folder",
         metavar="RECIPE",
-        help="that of event2vec; data set and augmentation of all networks are its (default: folder)",
+        help="the recipe of event2vec, whose data set and augmentation all networks share",
     )
     parser.add_argument("--minutes", type=positive, metavar="M", help="of training for each network (default: 5)")
     parser.add_argument("--epochs", type=at_least(1), metavar="N", help="epochs for each network, instead of minutes")
