@@ -71,8 +71,11 @@ class EventNet(Classifier):
 
     def _remember(self, batch: EventBatch, age: Float[Tensor, "batch length"]) -> Memory:
         """The complex maximum over events of these ages; padding has no modulus."""
-        z = batch.x.new_zeros(*batch.valid.shape, self.settings.features)
-        z[batch.valid] = self.points(batch).to(z.dtype)
+        z = self.points(batch).float()
+        if batch.valid.all():
+            z = z.view(*batch.valid.shape, -1)
+        else:
+            z = z.new_zeros(*batch.valid.shape, self.settings.features).index_put((batch.valid,), z)
         modulus = (z.abs() - age[..., None]).masked_fill(~batch.valid[..., None], -1)
         largest, place = modulus.max(dim=1)
         phase = torch.where(z.gather(1, place[:, None])[:, 0] < 0, 0.5, 0.0) - age.gather(1, place)

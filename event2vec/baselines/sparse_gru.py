@@ -6,8 +6,8 @@ threshold. The answer is the mean over steps of a linear layer on a fading trace
 parameters.
 Kept: the cell, its pseudo-derivative, the trace, the convolutions and, in the published size, their number.
 Simplified: a recording is one slice, cut into frames of equal duration; frames hold the logarithm of counts instead
-of counts divided by a constant; no zoneout, no drop-connect, and no penalty on activity and thresholds. Sparse
-activity saves nothing on a CPU: all units are computed.
+of counts divided by a constant; no zoneout, no drop-connect, and no penalty on activity and thresholds; the small
+size has three convolutions, with norms. Sparse activity saves nothing on a CPU: all units are computed.
 """
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from event2vec.baselines.config import SparseGruConfig
 from event2vec.baselines.frames import make_frames
-from event2vec.baselines.layers import drop
+from event2vec.baselines.layers import BatchNorm, drop
 from event2vec.baselines.spiking import TriangleSpike, fire
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
@@ -63,7 +63,7 @@ def _convolutions(layout: str) -> tuple[nn.Sequential, int]:
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 256
     layers = []
     for narrow, wide in ((1, 16), (16, 32), (32, 64)):
-        layers += [nn.Conv2d(narrow, wide, 3, 2, 1), nn.ReLU()]
+        layers += [nn.Conv2d(narrow, wide, 3, 2, 1, bias=False), BatchNorm(wide), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten()), 256
 
 
