@@ -28,6 +28,8 @@ class Dot:
 
 def draw_comparison(dots: Sequence[Dot], axis_title: str, path: Path) -> None:
     """Accuracy with its 95 % interval against a quantity on a logarithmic axis; shapes tell networks apart in print."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
     for number, dot in enumerate(dots):
@@ -45,6 +47,9 @@ def draw_comparison(dots: Sequence[Dot], axis_title: str, path: Path) -> None:
             label=printable(dot.name),
         )
     axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))  # formulas are off: no powers of 10
+    axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set(xlabel=axis_title, ylabel="accuracy (%)")
     axis.grid(alpha=0.3)
     figure.legend(loc="outside right center", frameon=False, fontsize=8)
