@@ -40,7 +40,8 @@ class Shelf:
             return path
         name, known = str(name_or_path), self.names()
         if name not in known:
-            there_are = f"expected {', '.join(known)}, or a file that ends in .yaml"
+            usual = [each for each in known if not each.endswith("_published")]  # they would make the line too long
+            there_are = f"expected {', '.join(usual)}, or a file that ends in .yaml"
             raise Event2VecError(f"unknown {self.kind} {shown(name)}{nearest(name, known)}; {there_are}")
         return self.folder / f"{name}.yaml"
 

@@ -699,7 +699,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("compare", "--recipe", "digits", "--figure", "events", "--seeds", "2"), "--figure has networks of its own"),
         (
             ("compare", "--recipe", "digits", "--networks", "frame_cn"),
-            "unknown network 'frame_cn', did you mean frame_cnn?",
+            "unknown network 'frame_cn' (did you mean frame_cnn?)",
         ),
         (("benchmark", "model", "--recipe", "digits"), "unknown recipe 'digits', expected one of dvs_gesture"),
     ],

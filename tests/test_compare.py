@@ -104,7 +104,9 @@ def test_memory_is_that_of_the_weights_and_of_one_answer():
 
 
 def test_what_cannot_be_compared_is_one_line(tmp_path):
-    with pytest.raises(Event2VecError, match=r"unknown network 'max_formr', did you mean max_former\?.*or a recipe"):
+    with pytest.raises(
+        Event2VecError, match=r"unknown network 'max_formr' \(did you mean max_former\?\); .*, or a recipe"
+    ):
         compare(tmp_path, ["max_formr"], recipe=BASE)
     with pytest.raises(Event2VecError, match=r"minutes and epochs exclude each other"):
         compare(tmp_path, recipe=BASE, minutes=1, epochs=1)
@@ -132,7 +134,7 @@ def test_minutes_become_epochs_before_a_training_starts(store, monkeypatch):
     monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 7.0)
     said: list[str] = []
     fitted = fit_to_minutes(recipe, store, "train", _Told(said))
-    assert (fitted.training.epochs, fitted.training.warmup_epochs) == (17, 1.7)
+    assert (fitted.training.epochs, fitted.training.warmup_epochs) == (17, pytest.approx(1.7))
     assert said == ["training.minutes 2: 17 epochs of about 7.0 s"]
     assert fit_to_minutes(BASE, store, "train", _Told(said)) is BASE
     monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 200.0)

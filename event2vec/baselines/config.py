@@ -131,7 +131,7 @@ class FarseCnnConfig(NetworkConfig, section="model"):
 
     network: str = named("farse_cnn")
     side: int = setting(16, "width and height of the grid of pixels, to which events are moved", least=2, most=512)
-    moments: int = setting(32, "moments to which times are rounded; events of a moment are read at once", least=1)
+    moments: int = setting(16, "moments to which times are rounded; events of a moment are read at once", least=1)
     stages: int = setting(3, "pairs of layers; after each but the last, 2 x 2 pixels become one", least=1, most=8)
     channels: int = setting(8, "features of the first pair; each further pair has twice as many", least=1, most=1024)
     features: int = setting(48, "features of the last layer, which reads the whole sensor", least=1, most=65536)

@@ -14,8 +14,8 @@ class _Norm(nn.modules.batchnorm._BatchNorm):
     Where a channel has a single value to learn from, it is scaled as after training.
     """
 
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
+    def __init__(self, channels: int, weighted: bool = True) -> None:
+        super().__init__(channels, affine=weighted)
         self.num_batches_tracked = None
 
     def forward(self, input: Tensor) -> Tensor:

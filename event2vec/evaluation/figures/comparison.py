@@ -20,7 +20,7 @@ class Dot:
     """A network in a picture."""
 
     name: str
-    value: float
+    value: int | float
     accuracy: float
     interval: Interval
     ours: bool = False
