@@ -24,9 +24,10 @@ from event2vec import Event2VecError, load_model, read_events, write_events
 from event2vec.streaming import Live, live
 from event2vec.streaming.dropped import answer_recording
 from event2vec.streaming.frames import MOST_DRAWN, AttentionViewer, newest_events, pack_frame
+from event2vec.streaming.live_page import is_own_host
 from event2vec.streaming.packets import encode
 from event2vec.streaming.ring import Ring
-from event2vec.streaming.server import MOST_PAGES, PageServer, is_own_host
+from event2vec.streaming.server import MOST_PAGES, PageServer
 
 pytestmark = pytest.mark.xdist_group("live_page")  # one process: one browser
 NETWORK = FOLDER / "network"

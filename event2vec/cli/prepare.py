@@ -44,6 +44,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, metavar="STORE", help="the folder to write")
     parser.add_argument("--split", choices=("all", *SPLITS), default="all", help="what to prepare")
+    _add_cluster_options(parser)
+    add_workers_option(parser, "read")
+    _add_folder_options(parser)
+    parser.add_argument(
+        "--orientation",
+        choices=["upright", "mat", "spikingjelly"],
+        help="applies only to asl_dvs: upright (default), or as in its .mat files or in SpikingJelly's npz files, "
+        "for networks trained on those",
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
+    add_reading_options(parser)
+    add_json_option(parser)
+
+
+def _add_cluster_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--clusters",
         type=at_least(2),
@@ -66,7 +81,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="how cluster centres are seeded: plain is Alg. 1 to the letter, pruned comes closer to the events; "
         "sampling.seeding of a recipe",
     )
-    add_workers_option(parser, "read")
+
+
+def _add_folder_options(parser: ArgumentParser) -> None:
+    """How recordings of one's own are cut, labelled and divided."""
     parser.add_argument(
         "--seed", type=at_least(0), default=0, metavar="N", help="for the split of 'folder' and the noise of 'digits'"
     )
@@ -79,15 +97,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_window_options(parser)
     parser.add_argument("--labels", metavar="TABLE", help=LABELS)
-    parser.add_argument(
-        "--orientation",
-        choices=["upright", "mat", "spikingjelly"],
-        help="applies only to asl_dvs: upright (default), or as in its .mat files or in SpikingJelly's npz files, "
-        "for networks trained on those",
-    )
-    parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
-    add_reading_options(parser)
-    add_json_option(parser)
 
 
 def check(options: Namespace) -> None:

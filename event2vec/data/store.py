@@ -9,18 +9,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.data.store_layout import DESCRIPTION, LABELS, OFFSETS, PIXELS, SETS, VERSION
+from event2vec.data.store_layout import LABELS, OFFSETS, SETS
+from event2vec.data.store_reader import (
+    PREPARE_AGAIN,
+    check_events,
+    check_index,
+    check_sets,
+    map_column,
+    read_description,
+    read_index,
+    take_number,
+    take_sensor,
+    take_texts,
+)
 from event2vec.data.store_writer import StoreWriter
 from event2vec.data.uniform import draw_positions
 from event2vec.data.windows import Windows
-from event2vec.documents import read_json
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import COLUMNS, Events
 from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.settings import build_settings
-
-LARGEST_DESCRIPTION = 2**30  # bytes; it names every recording
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,23 +57,23 @@ class EventStore:
     def open(cls, folder: str | Path) -> "EventStore":
         """Map a complete store into memory; anything else is an error that says what is wrong."""
         folder = Path(folder)
-        facts = _read_description(folder)
+        facts = read_description(folder)
         try:
-            sensor, events = Sensor(*_numbers(facts, "sensor")), _number(facts.pop("events", None), "events")
+            sensor, events = take_sensor(facts), take_number(facts, "events")
             classes, sources, splits, groups = (
-                _texts(facts, name) for name in ("classes", "sources", "splits", "groups")
+                take_texts(facts, name) for name in ("classes", "sources", "splits", "groups")
             )
             check_class_names(classes)
             types = facts.pop("types", None)
             if not isinstance(types, dict):
                 raise ValueError(f"types must name one type for each column, got {shown(types)}")
-            offsets = _read_index(folder / OFFSETS, len(sources) + 1)
-            labels, sets = (_read_index(folder / name, len(sources)) for name in (LABELS, SETS))
-            columns = {name: _map_column(folder, name, types.get(name), events) for name in COLUMNS}
-            _check_index(offsets, labels, events, len(classes), len(sources), {len(splits), len(groups)})
-            _check_sets(sets, labels, splits, sources, groups)
+            offsets = read_index(folder / OFFSETS, len(sources) + 1)
+            labels, sets = (read_index(folder / name, len(sources)) for name in (LABELS, SETS))
+            columns = {name: map_column(folder, name, types.get(name), events) for name in COLUMNS}
+            check_index(offsets, labels, events, len(classes), len(sources), {len(splits), len(groups)})
+            check_sets(sets, labels, splits, sources, groups)
         except (TypeError, ValueError, OSError) as error:
-            raise FileError(folder, f"is a damaged store: {error}. {_PREPARE_AGAIN}") from None
+            raise FileError(folder, f"is a damaged store: {error}. {PREPARE_AGAIN}") from None
         rows = np.flatnonzero(sets == 0)
         return cls(folder, sensor, classes, columns, offsets, labels, sets, sources, splits, groups, facts, rows)
 
@@ -148,7 +157,7 @@ class EventStore:
         try:
             return None if found is None else build_settings(Windows, found, "windows")
         except Event2VecError as error:
-            raise FileError(self.folder, f"is a damaged store: {error}. {_PREPARE_AGAIN}") from None
+            raise FileError(self.folder, f"is a damaged store: {error}. {PREPARE_AGAIN}") from None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -199,7 +208,7 @@ class EventStore:
         counts = np.diff(firsts, append=len(self.all_sets))[np.searchsorted(firsts, rows)]
         if counts.min() != counts.max():
             found = f"{counts.min()} to {counts.max()} sets of clusters per recording in '{shorten(name)}'"
-            raise FileError(self.folder, f"has {found}, expected equally many. {_PREPARE_AGAIN}")
+            raise FileError(self.folder, f"has {found}, expected equally many. {PREPARE_AGAIN}")
         return tuple(self._show(rows + number) for number in range(counts[0]))
 
     def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "EventStore":
@@ -222,10 +231,10 @@ class EventStore:
         """Some events of the recording `row`, by their positions in the columns."""
         x, y, t, p, rho = (self.columns[name][rows] for name in COLUMNS)
         try:
-            _check_events(x, y, t, p, rho, self.sensor)
+            check_events(x, y, t, p, rho, self.sensor)
         except ValueError as error:
             recording = f"recording {row} ({shorten(self.all_sources[row])})"
-            raise FileError(self.folder, f"is a damaged store: {recording} has {error}. {_PREPARE_AGAIN}") from None
+            raise FileError(self.folder, f"is a damaged store: {recording} has {error}. {PREPARE_AGAIN}") from None
         return Events(
             torch.from_numpy(x.astype(np.float32)),
             torch.from_numpy(y.astype(np.float32)),
@@ -237,9 +246,6 @@ class EventStore:
         )
 
 
-_PREPARE_AGAIN = "Remove the folder and prepare it again"
-
-
 def _reopen(
     folder: Path,
     rows: NDArray[np.int64],
@@ -248,121 +254,3 @@ def _reopen(
     labels: NDArray[np.int64],
 ) -> EventStore:
     return replace(EventStore.open(folder), rows=rows, all_splits=splits, classes=classes, all_labels=labels)
-
-
-def _read_description(folder: Path) -> dict[str, Any]:
-    path = folder / DESCRIPTION
-    if not folder.is_dir():
-        raise FileError(folder, "is not a folder, expected a store made by 'event2vec prepare'")
-    if not path.exists():
-        raise FileError(folder, f"is not a store: it has no {DESCRIPTION}. Make one with 'event2vec prepare'")
-    facts = read_json(path, LARGEST_DESCRIPTION)
-    version = facts.pop("version", None)
-    if version != VERSION:
-        raise FileError(path, f"has layout version {shown(version)}, this program reads {VERSION}. {_PREPARE_AGAIN}")
-    return facts
-
-
-def _number(value: Any, name: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**62:
-        raise ValueError(f"{name} must be a whole number, got {shown(value)}")
-    return value
-
-
-def _numbers(facts: dict[str, Any], name: str) -> tuple[int, int]:
-    match facts.pop(name, None):
-        case [width, height]:
-            return _number(width, name), _number(height, name)
-        case other:
-            raise ValueError(f"{name} must be a width and a height, got {shown(other)}")
-
-
-def _texts(facts: dict[str, Any], name: str) -> tuple[str, ...]:
-    texts = facts.pop(name, None)
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{name} must be a list of strings, got {shown(texts)}")
-    return tuple(texts)
-
-
-def _read_index(path: Path, count: int) -> NDArray[np.int64]:
-    """Integers saved by numpy. The size in the header is compared with the file before memory is reserved."""
-    size = _size(path)
-    with path.open("rb") as file:
-        try:
-            np.lib.format.read_magic(file)
-            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        except Exception:  # numpy parses headers with Python's parser, which raises many kinds of errors
-            raise ValueError(f"{path.name} is not a NumPy file") from None
-        if shape != (count,) or dtype.kind != "i" or size - file.tell() != count * dtype.itemsize:
-            found = f"{shown(shape)} of {shown(dtype.str)} in {size:,} bytes"
-            raise ValueError(f"{path.name} has {found}, expected {count} whole numbers")
-        return np.fromfile(file, dtype, count).astype(np.int64)
-
-
-def _map_column(folder: Path, name: str, kind: Any, events: int) -> NDArray[Any]:
-    if kind not in PIXELS[name]:
-        raise ValueError(f"column {name} is of type {shown(kind)}, expected {' or '.join(PIXELS[name])}")
-    if kind == "ones":
-        return np.broadcast_to(np.float32(1), events)
-    path, dtype = folder / f"{name}.bin", np.dtype(kind)
-    size = _size(path)
-    if size != events * dtype.itemsize:
-        raise ValueError(f"{path.name} has {size:,} bytes, expected {events:,} events of {dtype.itemsize} bytes each")
-    # As a plain array: indexing np.memmap itself takes several times as long.
-    return np.asarray(np.memmap(path, dtype, mode="r")) if events else np.empty(0, dtype)
-
-
-def _size(path: Path) -> int:
-    if not path.is_file():
-        raise ValueError(f"{path.name} {'is not a file' if path.exists() else 'is missing'}")
-    return path.stat().st_size
-
-
-def _check_index(
-    offsets: NDArray[np.int64], labels: NDArray[np.int64], events: int, classes: int, sources: int, others: set[int]
-) -> None:
-    whole = (
-        offsets[0] == 0
-        and offsets[-1] == events
-        and bool((offsets[1:] >= offsets[:-1]).all())
-        and others == {sources}
-        and (len(labels) == 0 or (labels.min() >= 0 and labels.max() < classes))
-    )
-    if not whole:
-        raise ValueError(f"its index does not match its {counted(events, 'event')}")
-
-
-def _check_sets(
-    sets: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    splits: Sequence[str],
-    sources: Sequence[str],
-    groups: Sequence[str],
-) -> None:
-    """Each further set must follow the previous one of the same recording."""
-    further = np.flatnonzero(sets)
-    follows = bool((sets[further] == sets[further - 1] + 1).all()) and (len(sets) == 0 or sets[0] == 0)
-    same = bool((labels[further] == labels[further - 1]).all()) and all(
-        all(names[row] == names[row - 1] for names in (splits, sources, groups)) for row in further.tolist()
-    )
-    if not (follows and same):
-        raise ValueError("its sets of clusters do not match its recordings")
-
-
-def _check_events(
-    x: NDArray[Any], y: NDArray[Any], t: NDArray[Any], p: NDArray[Any], rho: NDArray[Any], sensor: Sensor
-) -> None:
-    """Check what `Events` guarantees: training would not notice a damaged store otherwise."""
-    if len(t) == 0:
-        return
-    for name, column, side in (("x", x, sensor.width), ("y", y, sensor.height)):
-        low = 0 if column.dtype.kind == "u" else column.min()
-        if not (low >= 0 and column.max() <= side - 1):  # NaN fails both
-            found = column[~((column >= 0) & (column <= side - 1))][0]
-            raise ValueError(f"an event at {name} = {found:g} outside the sensor, which is {sensor}")
-    if t[0] < 0 or t[-1] >= 2**62 or (t[1:] < t[:-1]).any():
-        raise ValueError("times that decrease, are negative or are too large")
-    if p.view(np.uint8).max() > 1:
-        raise ValueError("polarities other than 0 and 1")
-    if rho.strides != (0,) and not (rho.min() >= 1 and rho.max() < 2**53):
-        raise ValueError("rho below 1 or not a number")

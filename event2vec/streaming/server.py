@@ -7,15 +7,11 @@ under a name that no stranger's page can have, and a stream only for a page that
 
 import asyncio
 import contextlib
-import html
-import ipaddress
 import json
 import logging
-import re
 import secrets
 import time
 from http import HTTPStatus
-from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -23,18 +19,17 @@ from typing import TYPE_CHECKING, Any
 from event2vec.errors import Event2VecError, MissingExtra
 from event2vec.evaluation.figures.attention_maps import has_attention_to_draw
 from event2vec.names import excerpt, printable
-from event2vec.player.page import read_part
 from event2vec.streaming import Live
 from event2vec.streaming.answers import Answer
 from event2vec.streaming.dropped import LARGEST_FILE, answer_recording, receive_recording
 from event2vec.streaming.frames import AttentionViewer, newest_events, pack_frame
+from event2vec.streaming.live_page import is_own_host, live_page, page_headers
 from event2vec.streaming.sources import parse_address
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import Server, ServerConnection
     from websockets.http11 import Request, Response
 
-FOLDER = Path(__file__).parent
 FRAMES = 30  # a second, at most
 ATTENTION_EVERY = 0.2  # seconds between two pictures of attention
 MOST_PAGES = 8  # streams at once
@@ -164,15 +159,8 @@ class PageServer:
     def _page(self, connection: "ServerConnection") -> "Response":
         nonce = secrets.token_urlsafe(16)
         response = connection.respond(HTTPStatus.OK, live_page(nonce))
-        allowed = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src data:; connect-src 'self'"
         del response.headers["Content-Type"]
-        response.headers["Content-Type"] = "text/html; charset=utf-8"
-        response.headers["Content-Security-Policy"] = (
-            f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        response.headers["Cache-Control"] = "no-store"
+        response.headers.update(page_headers(nonce))
         return response
 
     async def _handle(self, connection: "ServerConnection") -> None:
@@ -279,38 +267,6 @@ class PageServer:
         except Event2VecError as error:
             found = {"error": str(error)}
         await connection.send(json.dumps(found))
-
-
-def live_page(nonce: str) -> str:
-    """The page, with all that it needs."""
-
-    def own(name: str) -> str:
-        return (FOLDER / name).read_text("utf-8")
-
-    tag = html.escape(nonce)
-    return (
-        "<!doctype html><html lang=en><meta charset=utf-8><title>Event2Vec live</title>"
-        "<meta name=viewport content='width=device-width'><link rel=icon href='data:,'>"
-        f"<style nonce='{tag}'>{read_part('page.css')}{read_part('player.css')}{own('live.css')}</style>"
-        f"{own('live.html')}<template id=player-parts>{read_part('player.html')}</template>"
-        f"<script nonce='{tag}'>{read_part('player.js')}{own('live.js')}</script></html>\n"
-    )
-
-
-def is_own_host(host: str, bound: str, port: int) -> bool:
-    """Whether a Host header names this server: by an address, as localhost or as it was started.
-
-    Another name may be a stranger's, pointed at this machine so that the stranger's page can read from it.
-    """
-    found = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:]+)(?::(\d{1,5}))?", host)
-    if found is None or int(found[2] or 80) != port:
-        return False
-    name = found[1].strip("[]").lower()
-    if name in ("localhost", bound.lower()):
-        return True
-    with contextlib.suppress(ValueError):
-        return bool(ipaddress.ip_address(name))
-    return False
 
 
 def _port_of(server: "Server") -> int:

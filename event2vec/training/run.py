@@ -2,69 +2,33 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from event2vec.atomic import whole_file
 from event2vec.data.batches import sets_of
-from event2vec.data.cache import open_for_training, open_whole_folder, prepare_digits, reopen_for_training
-from event2vec.data.datasets import open_splits
-from event2vec.data.datasets.folder import is_whole
-from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
-from event2vec.data.store_layout import DESCRIPTION
 from event2vec.devices import Compute
-from event2vec.documents import read_json, write_json
+from event2vec.documents import write_json
 from event2vec.errors import Event2VecError, FileError
-from event2vec.evaluation.evaluate import Evaluation, evaluate
-from event2vec.evaluation.figures.confusion import draw_confusion
-from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
-from event2vec.evaluation.figures.reliability import draw_reliability
-from event2vec.evaluation.sweeps import Kind, Point, sweep
-from event2vec.model.checkpoint import check_text_path, find_model, holds_network, load_model
-from event2vec.model.classifier import Classifier
+from event2vec.evaluation.evaluate import evaluate
+from event2vec.evaluation.figures.curves import draw_curves
+from event2vec.model.checkpoint import check_text_path, find_model, holds_network
 from event2vec.names import counted, printable
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
 from event2vec.training.calibrate import calibrate
-from event2vec.training.config import DataConfig
 from event2vec.training.environment import environment
-from event2vec.training.layout import Layout, Task
-from event2vec.training.metrics import read_rows, write_rows
+from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, by_full_name, load_recipe
-
-WHAT_A_RUN_IS = "A run is a folder that 'event2vec train' wrote"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFacts:
-    """What a run started from, besides its recipe."""
-
-    task: Task
-    data: str  # the store that it reads
-    source: str | None = None  # what the store was made from, if it holds clusters
-    init: str | None = None  # the network whose weights it started from
-    environment: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        facts = asdict(self)
-        return {**facts, **facts.pop("environment")}
-
-    @classmethod
-    def from_json(cls, path: Path) -> "RunFacts":
-        facts = read_json(path)
-        own = {name: facts.pop(name, None) for name in ("task", "data", "source", "init")}
-        texts = all(value is None or isinstance(value, str) for value in own.values())
-        if own["task"] not in get_args(Task) or not own["data"] or not texts:
-            raise FileError(path, "is damaged, expected JSON with task, data and init")
-        return cls(**own, environment=facts)
+from event2vec.training.run_evaluation import EvaluatedRun
+from event2vec.training.run_folder import WHAT_A_RUN_IS, RunFacts
 
 
-class Run(Layout):
+class Run(EvaluatedRun):
     """One training and its folder: its settings, its metrics and its network.
 
         run = Run.open("runs/digits")
@@ -159,7 +123,7 @@ class Run(Layout):
             raise FileError(self.folder, "was stopped before training started. Run the same command again")
         with self.alone():
             recipe = self._resumed_recipe(settings)
-            whole = self._whole_store(data, None, workers, progress)
+            whole = self.whole_store(data, None, workers, progress)
             self._check_store(whole, recipe)
             store = _divided(recipe, whole)
             objective = build_objective(recipe, store, facts.task)
@@ -242,212 +206,8 @@ class Run(Layout):
         interval = f"95 % interval {found.interval.percent(1)} %"
         progress.say(f"{found.percent(1)} % of {len(test):,} test recordings are recognised; {interval}")
 
-    @property
-    def recipe(self) -> Recipe:
-        if not self.has_begun:
-            raise FileError(self.folder, f"is not a run: it has no {self.recipe_file.name}, only a network")
-        return load_recipe(self.recipe_file)
-
-    @cached_property
-    def facts(self) -> RunFacts:
-        if not self.facts_file.is_file():
-            raise FileError(self.folder, f"is not a run: it has no {self.facts_file.name}. {WHAT_A_RUN_IS}")
-        return RunFacts.from_json(self.facts_file)
-
-    @property
-    def metrics(self) -> list[dict[str, float]]:
-        """One row for each epoch: losses, accuracies, learning rate, seconds."""
-        return read_rows(self.metrics_file)
-
-    def model(self) -> Classifier:
-        """The classifier of the epoch that was best on validation, else of the last one; in evaluation mode.
-
-        `load_model(run.network)` is always that of the last.
-        """
-        return load_model(self.folder)
-
-    def compute(self, device: str | None = None, precision: str | None = None) -> Compute:
-        """Where the network runs: as requested, else on the best device; see `Compute.choose` for the precision."""
-        trained = self.recipe.trainer.precision if self.has_begun else "32-true"
-        return Compute.choose(device, precision, trained)
-
-    def store(
-        self,
-        data: str | Path | None = None,
-        *,
-        sampling: Sampling | None = None,
-        workers: int = 1,
-        progress: Progress = SILENT,
-    ) -> EventStore:
-        """The recordings that the run was trained on, or those in `data`, as its network reads them.
-
-        With another `sampling`, `data` is opened as a network with that would read it. A validation part that the
-        training took from the training recordings is a split of its own here too.
-        """
-        store = self._whole_store(data, sampling, workers, progress)
-        return self.recipe.divide(store) if self.has_begun else store
-
-    def _whole_store(
-        self, data: str | Path | None, sampling: Sampling | None, workers: int, progress: Progress
-    ) -> EventStore:
-        if data is not None:
-            config = self.recipe.data if self.has_begun else DataConfig()
-            sampling = sampling or (self.recipe.sampling if self.has_begun else self.model().sampling)
-            opened = open_for_training(
-                data,
-                config.dataset,
-                sampling,
-                workers,
-                progress,
-                options=config.options,
-                everywhere=config.folds > 0,
-            )
-            return opened.store
-        if not self.facts_file.is_file():
-            raise Event2VecError(f"{self.folder} does not say what it was trained on; set the recordings with --data")
-        facts, recipe = self.facts, self.recipe
-        return reopen_for_training(
-            Path(facts.data),
-            facts.source,
-            recipe.data.dataset,
-            recipe.sampling,
-            workers,
-            progress,
-            recipe.data.options,
-            recipe.data.folds > 0,
-        )
-
-    def raw_store(self, data: str | Path | None = None, workers: int = 1, progress: Progress = SILENT) -> EventStore:
-        """The same recordings with all their events, not as clusters."""
-        if data is None and self.facts_file.is_file():
-            data = self.raw_source
-            if data is None:
-                return self.recipe.divide(prepare_digits(workers, progress))
-        return self.store(data, sampling=Sampling(), workers=workers, progress=progress)
-
-    @property
-    def raw_source(self) -> str | None:
-        """Where the run's recordings with all their events are; None for the built-in digits."""
-        if self.facts.source is None and self.recipe.data.dataset == "digits":
-            return None
-        return self.facts.source or self.facts.data
-
-    def evaluate(
-        self,
-        data: str | Path | None = None,
-        split: str | None = None,
-        repeats: int = 10,
-        vote: int = 1,
-        *,
-        workers: int = 1,
-        device: str | None = None,
-        precision: str | None = None,
-        progress: Progress = SILENT,
-        keep: bool = True,
-    ) -> Evaluation:
-        """Evaluate the network on the run's recordings or on others; results and a figure are saved in the run.
-
-            Run.open("runs/digits").evaluate(split="validation").per_class
-
-        Without `split`, on the test part; of other data that is not divided, on all recordings.
-        """
-        compute = self.compute(device, precision)
-        model = self.model().to(compute.device)
-        store = self._tested(data, split, model, model.sampling, workers, progress)
-        with compute.autocast():
-            found = evaluate(model, store, repeats, vote, progress=progress)
-        if keep:
-            self.keep_evaluation(found, split or "test", data)
-        return found
-
-    def _tested(
-        self,
-        data: str | Path | None,
-        split: str | None,
-        model: Classifier,
-        sampling: Sampling,
-        workers: int,
-        progress: Progress,
-    ) -> EventStore:
-        """The recordings that an evaluation is on."""
-        if data is None or split == "validation" or self._is_own(data):
-            return self.store(data, sampling=sampling, workers=workers, progress=progress).split(split or "test")
-        if split is None and self._is_whole(Path(data)):
-            network = (model.class_names, model.config.sensor, sampling, model.windows)
-            return open_whole_folder(Path(data), *network, workers, progress)
-        store = self._whole_store(data, sampling, workers, progress)
-        return store if split is None and "test" not in store.splits else store.split(split or "test")
-
-    def _is_own(self, data: str | Path) -> bool:
-        """Whether the network was trained on this data: then only its test part is new to it."""
-        own = (self.facts.source, self.facts.data) if self.facts_file.is_file() else ()
-        return _resolved(data) in own
-
-    def _is_whole(self, data: Path) -> bool:
-        """Whether `data` has a sub-folder for each class, and nothing that says which recordings are for testing."""
-        config = self.recipe.data if self.has_begun else DataConfig()
-        dataset = config.dataset
-        if (data / DESCRIPTION).is_file() or config.labels or not is_whole(data):
-            return False
-        if dataset in ("folder", "digits"):
-            return True
-        try:
-            open_splits(dataset, data)
-        except Event2VecError:  # not as the data set is published
-            return True
-        return False
-
-    def keep_evaluation(self, found: Evaluation, split: str = "test", data: str | Path | None = None) -> None:
-        """Save results, a confusion matrix and a reliability diagram in the run; a bare network is not changed."""
-        if self.has_begun:
-            self.draw_confusion(found, self.confusion(split, data))
-            title = f"{printable(self.folder.name)}: how far its scores hold"
-            draw_reliability(found.calibration, found.repeats, self.reliability(split, data), title)
-            write_json(self.result(split, data), found.facts())  # last: it marks a training as finished
-
-    def sweep(
-        self,
-        kind: Kind,
-        values: Sequence[int] | Sequence[float],
-        data: str | Path | None = None,
-        split: str | None = None,
-        repeats: int = 10,
-        vote: int = 1,
-        *,
-        workers: int = 1,
-        device: str | None = None,
-        precision: str | None = None,
-        progress: Progress = SILENT,
-    ) -> list[Point]:
-        """Accuracy against the number of events, the resolution or the seconds from the onset ("windows").
-
-        Saved in the run as CSV and as a curve.
-        """
-        compute = self.compute(device, precision)
-        model = self.model().to(compute.device)
-        if data is None:
-            store = self.raw_store(None, workers, progress).split(split or "test")
-        else:
-            store = self._tested(data, split, model, Sampling(), workers, progress)
-        with compute.autocast():
-            points = sweep(kind, model, store, values, repeats, vote, progress)
-        if self.has_begun:
-            path = self.sweep_file(kind, split or "test", data)
-            write_rows(path, [point.facts(kind) for point in points])
-            title = printable(f"{self.folder.name}: accuracy and {kind}")
-            draw_sweep(points, kind, path.with_suffix(".png"), title)
-        return points
-
-    def sweep_file(self, kind: Kind, split: str, data: str | Path | None) -> Path:
-        return self.evaluation(data) / (f"{kind}.csv" if split == "test" else f"{kind}_{split}.csv")
-
     def draw_curves(self, path: Path) -> None:
         draw_curves(self.metrics, path, printable(f"Training of {self.folder.name}"))
-
-    def draw_confusion(self, found: Evaluation, path: Path) -> None:
-        share = f"{100 * found.accuracy:.1f} % ({found.interval.percent(1)})"
-        title = f"{printable(self.folder.name)}: {share} of {found.recordings} recordings"
-        draw_confusion(found.confusion, found.class_names, path, title)
 
 
 def _fitted(recipe: Recipe, store: EventStore) -> Recipe:
