@@ -28,10 +28,15 @@ def own(folder: Path) -> Iterator[bool]:
     try:
         yield locked
     finally:
-        (folder / LOCK).unlink(missing_ok=True)
+        _leave(folder, file)
+
+
+def _leave(folder: Path, file: TextIO) -> None:
+    (folder / LOCK).unlink(missing_ok=True)
+    with suppress(OSError):  # what could not be written on a full disk cannot be written now either
         file.close()  # after unlinking: a process that waits for this file must not mistake it for the lock
-        with suppress(OSError):
-            folder.rmdir()
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def is_held(folder: Path) -> bool:
@@ -78,7 +83,7 @@ def _take(folder: Path) -> tuple[TextIO, bool]:
         try:
             locked = _lock(file)
             if _is_named(file, folder / LOCK):
-                _sign(file)
+                _sign(file, folder)
                 return file, locked
         except BlockingIOError:
             file.seek(0)
@@ -125,7 +130,12 @@ def _is_named(file: TextIO, path: Path) -> bool:
         return False
 
 
-def _sign(file: TextIO) -> None:
-    file.truncate(0)
-    file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
-    file.flush()
+def _sign(file: TextIO, folder: Path) -> None:
+    """Say who holds the lock. If the disk is full, nothing of it stays."""
+    try:
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        file.flush()
+    except BaseException:
+        _leave(folder, file)
+        raise

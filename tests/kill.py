@@ -27,7 +27,7 @@ import numpy as np
 from conftest import make_recording
 
 MARK = "EVENT2VEC_KILL_TRIAL"  # in the environment of every process of a trial, so that none is missed
-SECONDS_TO_END = 3.0  # for processes whose parent was killed
+SECONDS_TO_END = 30.0  # for processes whose parent was killed; at most a moment, where the machine is not busy
 RECIPE = """
 data: {dataset: folder, workers: 2}
 sampling: {method: clusters, length: 24}

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: verbs in processes of their own, and what they print as bytes."""
+"""The command line as a person meets it: verbs in this process or in one of their own, and what they print."""
 
 import os
 import subprocess
@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from event2vec.cli import main
 
 NEXT = "--next-verb"
 # The files that follow are standard output and standard error of one verb each.
@@ -38,6 +40,14 @@ class Printed:
 
     out: str
     err: str
+
+
+def run(*arguments: Any) -> int:
+    """The exit code of a verb in this process, where tests can watch or replace parts; help leaves by SystemExit."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
 
 
 def run_verb(*arguments: Any, code: int = 0, folder: Path | None = None) -> Printed:

@@ -337,7 +337,7 @@ def test_no_checkpoint_is_one_error(tmp_path, content):
 
 def event2vec(*arguments):
     command = [sys.executable, "-m", "event2vec", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
 
 
 def test_the_verb_makes_a_network_that_predicts(shared_data, tmp_path, capsys):

@@ -178,10 +178,10 @@ def test_a_description_that_the_weights_do_not_fit_costs_nothing(saved, facts, m
     _, folder = saved
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"model": config["model"] | facts}))
-    began = time.monotonic()
+    began = time.process_time()  # not of a clock: the machine may be busy with something else
     with pytest.raises(Event2VecError, match=message.replace("^", r"\^")) as caught:
         load_model(folder)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     assert len(str(caught.value)) < 500
 
 

@@ -41,7 +41,7 @@ BILLION_LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     ],
 )
 def test_yaml_is_what_settings_need_or_one_short_error(tmp_path, text, message):
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(Event2VecError, match=message) as caught:
         parse_yaml(text)
     assert len(str(caught.value)) < 250
@@ -52,7 +52,7 @@ def test_yaml_is_what_settings_need_or_one_short_error(tmp_path, text, message):
     ) as caught:
         load_recipe(path)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_ordinary_yaml_stays_what_it_was():

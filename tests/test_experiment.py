@@ -264,7 +264,7 @@ def test_only_the_first_of_two_processes_judges_and_prints(small, tmp_path):
         small.folder,
     ]
     command += ["--pretrain", tmp_path / "recipe.yaml", "--seeds", "1", "--out", tmp_path / "out", "--device", "cpu"]
-    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Weights of the two directions") == 1
     assert done.stderr.count("shared, seed 0") == 2, "one line for each row"

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import shutil
+import time
 from pathlib import Path
 
 import encoders
@@ -238,12 +239,14 @@ def test_damage_gives_events_or_one_error(name, tmp_path):
     forget_highest_memory()
     before = highest_bytes()
 
-    @settings(max_examples=150, deadline=2000, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
     @given(st.lists(EDIT, min_size=1, max_size=4))
     def read_damaged(edits):
         path.write_bytes(damage(data, edits))
+        start = time.process_time()  # not of a clock: the machine may be busy with something else
         with contextlib.suppress(Event2VecError):
             events = read_events(path)
+            assert time.process_time() - start < 2
             assert bool((events.t[1:] >= events.t[:-1]).all())
             assert len(events) <= 100 * len(data)
 

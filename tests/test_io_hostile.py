@@ -28,12 +28,12 @@ from event2vec.io.arrays import NAMES
 COLUMNS: dict[str, Any] = {"x": [1, 2], "y": [3, 4], "t": [5, 9], "p": [1, 0]}
 
 
-def refusal(path, within=15, **options):
-    """The one error of a file: it comes within seconds, and fits on a few lines of a terminal."""
-    start = time.monotonic()
+def refusal(path, **options):
+    """The one error of a file: it comes within seconds of work, and fits on a few lines of a terminal."""
+    start = time.process_time()
     with pytest.raises(Event2VecError) as caught:
         read_events(path, **options)
-    assert time.monotonic() - start < within
+    assert time.process_time() - start < 15
     message = str(caught.value)
     assert len(message) < len(str(path)) + 500
     assert message.replace(str(path), "").isprintable()
@@ -295,7 +295,7 @@ class TestHdf5:
         heap = data.index(b"GCOL")
         data[heap + 24 : heap + 32] = struct.pack("<Q", 2**64 - 16)  # the first entry claims to end where it begins
         path.write_bytes(data)
-        assert "cannot be read as HDF5: reading it took more than 3 s of CPU time" in refusal(path, within=60)
+        assert "cannot be read as HDF5: reading it took more than 3 s of CPU time" in refusal(path)
 
     def test_waiting_for_others_does_not_count_as_reading(self, tmp_path):
         """Here for the one that asked, which reads late; on a busy machine for a turn on the processor."""
@@ -308,7 +308,7 @@ class TestHdf5:
             assert child.stdout is not None
             child.stdin.write(json.dumps(request | {"seconds": 1, "wall_seconds": 60}).encode() + b"\n")
             child.stdin.flush()
-            time.sleep(3)
+            time.sleep(1.5)
             table, _ = hdf5._receive(child.stdout)
             child.stdin.close()
         assert sorted(table) == ["p", "t", "x", "y"]
@@ -368,7 +368,7 @@ class TestHdf5:
             assert parent.stdout is not None
             child = int(parent.stdout.readline())
             parent.kill()
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while Path(f"/proc/{child}/stat").exists() and time.monotonic() < until:
             time.sleep(0.02)
         assert not Path(f"/proc/{child}/stat").exists()
@@ -527,9 +527,9 @@ class TestMessages:
 
     def test_the_header_of_a_long_aedat_file_is_read_in_time(self, tmp_path):
         (tmp_path / "a.aedat").write_bytes(b"#!AER-DAT2.0\r\n" + (b"#" + b"a" * 99 + b"\n") * 80_000)
-        start = time.monotonic()
+        start = time.process_time()
         assert len(read_events(tmp_path / "a.aedat")) == 0
-        assert time.monotonic() - start < 60, "not again and again from the start"
+        assert time.process_time() - start < 60, "not again and again from the start"
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz"])

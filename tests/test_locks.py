@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from event2vec import write_events
-from event2vec.errors import Busy, FileError
+from event2vec.errors import Busy, DiskFull, FileError
 from event2vec.locks import LOCK, hold_shared, is_held, is_shared, own
 
 HOLD = """
@@ -121,6 +121,16 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(target, tmp_path):
 def test_a_recording_that_cannot_be_written_is_an_error_at_once(tmp_path, make_events):
     with pytest.raises(FileError, match="cannot be created: No such file"):
         write_events("/proc/x.npz", make_events(10))
+
+
+def test_a_lock_for_which_the_disk_has_no_room_leaves_nothing(small_disk):
+    (small_disk.folder / "filler").write_bytes(bytes(1 << 20))
+    with pytest.raises(DiskFull, match="folder: the disk is full"), own(small_disk.folder / "folder"):
+        pass
+    assert [path.name for path in small_disk.folder.iterdir()] == ["filler"]
+    (small_disk.folder / "filler").unlink()
+    with own(small_disk.folder / "folder") as locked:
+        assert locked
 
 
 def test_processes_that_take_turns_never_meet(tmp_path):

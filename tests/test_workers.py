@@ -53,7 +53,7 @@ def test_workers_end_with_a_killed_parent(tmp_path, method, platform):
         finally:
             parent.kill()
             parent.wait()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while any(map(is_alive, workers)) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not any(map(is_alive, workers))

@@ -1,0 +1,107 @@
+"""Processes that train together: they share the work, and one speaks for all."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from trainings import RECIPE, make_store
+
+from event2vec import Event2VecError
+from event2vec.training.config import AugmentConfig, ObjectiveConfig
+from event2vec.training.metrics import read_rows
+from event2vec.training.run import Run
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return make_store(tmp_path_factory.mktemp("data") / "store")
+
+
+def test_more_devices_than_a_run_was_started_on_are_one_line(store, tmp_path):
+    run = tmp_path / "run"
+    Run.start(RECIPE.with_settings({"training.epochs": 1}), store, run)
+    command = [sys.executable, "-m", "event2vec", "train", "--resume", str(run), "--trainer.devices", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 2
+    assert done.stderr == "event2vec: the run was started on 1 device and must be resumed on as many, got 2\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"trainer.precision": "fp99"}, "the trainer settings do not work here"),
+        ({"trainer.accelerator": "tpu"}, "the trainer settings do not work here"),
+    ],
+)
+def test_trainer_settings_that_do_not_work_leave_no_run_behind(store, tmp_path, settings, message):
+    with pytest.raises(Event2VecError, match=message):
+        Run.start(RECIPE.with_settings(settings), store, tmp_path / "run", "train")
+    assert not (tmp_path / "run").exists()
+
+
+def test_processes_that_were_started_together_train_together(store, tmp_path, monkeypatch):
+    recipe = RECIPE.with_settings({"trainer.devices": 1})
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(
+        Event2VecError, match=r"2 processes were started, but trainer.devices and trainer.num_nodes give 1"
+    ):
+        Run.start(recipe, store, tmp_path / "run", "train")
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_with_the_doubled_batch(store, tmp_path):
+    """Draws of augmentation, drop path and TokenMix belong to a rank, so they are off here."""
+    recipe = replace(RECIPE, augment=AugmentConfig(), objective=ObjectiveConfig())
+    recipe = recipe.with_settings({"model.drop_path": 0.0})
+    (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
+    common = ["train", tmp_path / "recipe.yaml", "--data", store.folder]
+    one = [sys.executable, "-m", "event2vec", *common, "--out", tmp_path / "one", "--training.batch", "8"]
+    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    two += ["-m", "event2vec", *common, "--out", tmp_path / "two", "--trainer.devices", "auto"]
+    for command in (one, two):
+        done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+    rows = [read_rows(tmp_path / run / "metrics.csv") for run in ("one", "two")]
+    assert len(rows[0]) == 3
+    for alone, shared in zip(*rows, strict=True):
+        for name in ("train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "learning_rate"):
+            assert shared[name] == pytest.approx(alone[name], rel=1e-5), name
+
+
+@pytest.mark.slow
+def test_what_one_of_two_processes_meets_in_training_is_not_lost(store, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(RECIPE.with_settings({"training.learning_rate": 1e30}).to_yaml())
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += ["-m", "event2vec", "train", tmp_path / "recipe.yaml", "--data", store.folder]
+    command += ["--out", tmp_path / "run", "--trainer.devices", "auto"]
+    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode != 0
+    said = [line for line in done.stderr.splitlines() if line.startswith("event2vec: ")]
+    assert any(
+        line.startswith(("event2vec: the loss became", "event2vec: process 1: the loss became")) for line in said
+    )
+    assert sum("training recordings" in line for line in done.stderr.splitlines()) == 1
+
+
+LATE = """
+import os, sys, time
+from pathlib import Path
+from event2vec import Run, EventStore, load_recipe
+recipe, store, folder = sys.argv[1:]
+if os.environ["RANK"] == "1":
+    time.sleep(2)
+    assert Run(Path(folder)).is_free, "the first process began alone"
+Run.start(load_recipe(recipe), EventStore.open(store), folder)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_begins_when_its_last_process_is_there(store, tmp_path):
+    """A slow process would take what the first has written for a run that was stopped, and resume it."""
+    (tmp_path / "recipe.yaml").write_text(RECIPE.with_settings({"trainer.devices": "auto"}).to_yaml())
+    (tmp_path / "late.py").write_text(LATE)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += [tmp_path / "late.py", tmp_path / "recipe.yaml", store.folder, tmp_path / "run"]
+    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
