@@ -1,6 +1,8 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and how tests are run side by side."""
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +18,19 @@ from event2vec import Events, Sensor
 
 SMALL = Sensor(34, 30)
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_configure() -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:  # every core has a test; more threads would wait for each other
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        torch.set_num_threads(1)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background: processes of tests inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that no core waits for it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture

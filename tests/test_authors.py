@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from typing import cast
 
@@ -12,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import SMALL, make_recording
+from shell import run
 
 from event2vec import (
     Event2VecError,
@@ -27,7 +26,6 @@ from event2vec import (
     load_recipe,
     open_dataset,
 )
-from event2vec.cli import main
 from event2vec.data.datasets.dvs_gesture import CLASSES
 from event2vec.model.checkpoint import load_any_model, save_model
 from event2vec.model.classifier import build_model
@@ -335,27 +333,24 @@ def test_no_checkpoint_is_one_error(tmp_path, content):
         import_checkpoint(tmp_path, ModelConfig())
 
 
-def event2vec(*arguments):
-    command = [sys.executable, "-m", "event2vec", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-
-
 def test_the_verb_makes_a_network_that_predicts(shared_data, tmp_path, capsys):
     path, net = shared_data / "golden/dvs_gesture.ckpt", tmp_path / "net"
-    done = event2vec("import", path, "--recipe", "dvs_gesture", "--out", net)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "137,619 parameters, 11 classes: hand clapping, right hand wave" in done.stderr
-    assert "assumed: outputs in the order of folders 0, 1, 10, 2, ..." in done.stderr
-    answer = event2vec("predict", net, shared_data / "recordings/dvs128.aedat", "--json")
-    assert answer.returncode == 0
-    assert any(name in answer.stdout for name in CLASSES)
+    assert run("import", path, "--recipe", "dvs_gesture", "--out", net) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "137,619 parameters, 11 classes: hand clapping, right hand wave" in said.err
+    assert "assumed: outputs in the order of folders 0, 1, 10, 2, ..." in said.err
+    assert run("predict", net, shared_data / "recordings/dvs128.aedat", "--json") == 0
+    assert any(name in capsys.readouterr().out for name in CLASSES)
     assert load_model(net).config == replace(cast(ModelConfig, load_recipe("dvs_gesture").model), intensity="linear")
-    assert main(["import", str(path), "--recipe", "dvs_gesture", "--out", str(net)]) == 2
+    assert run("import", path, "--recipe", "dvs_gesture", "--out", net) == 2
     assert "exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
-    assert main(["import", str(path), "--recipe", "dvs_gesture", "--out", str(net), "--overwrite"]) == 0
-    wrong = event2vec("import", path, "--recipe", "asl_dvs", "--out", tmp_path / "other")
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
-    assert "expected blocks 2, pooling False, classes 24" in wrong.stderr
+    assert run("import", path, "--recipe", "dvs_gesture", "--out", net, "--overwrite") == 0
+    capsys.readouterr()
+    assert run("import", path, "--recipe", "asl_dvs", "--out", tmp_path / "other") == 2
+    wrong = capsys.readouterr().err
+    assert wrong.count("\n") == 1
+    assert "expected blocks 2, pooling False, classes 24" in wrong
     assert not (tmp_path / "other").exists()
 
 
@@ -366,9 +361,8 @@ def test_the_verb_takes_names_from_a_store_and_says_the_rest_as_json(tmp_path, c
     recordings = [(make_recording(20), 0)]
     store = EventStore.create(tmp_path / "store", recordings, sensor=SMALL, classes=["ant", "bee", "cat"])
     arguments = ("--recipe", tmp_path / "mine.yaml", "--classes", store.folder, "--out", tmp_path / "net", "--json")
-    done = event2vec("import", path, *arguments)
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+    assert run("import", path, *arguments) == 0
+    facts = json.loads(capsys.readouterr().out)
     assert (facts["kind"], facts["classes"], facts["model"]["intensity"]) == (
         "classifier",
         ["ant", "bee", "cat"],
@@ -376,8 +370,7 @@ def test_the_verb_takes_names_from_a_store_and_says_the_rest_as_json(tmp_path, c
     )
     assert any("34x30" in line for line in facts["assumed"])
     masked = save_theirs(tmp_path / "masked.ckpt", their_weights(TINY, masked=True))
-    capsys.readouterr()
-    assert main(["import", str(masked), f"--recipe={tmp_path}/mine.yaml", f"--out={tmp_path}/masked"]) == 0
+    assert run("import", masked, f"--recipe={tmp_path}/mine.yaml", f"--out={tmp_path}/masked") == 0
     told = capsys.readouterr().err
     assert "pre-trained, without classes" in told
     assert f"train RECIPE --init {tmp_path}/masked --model.intensity linear" in told

@@ -51,6 +51,8 @@ def numbers(facts: Any) -> Iterator[float]:
             yield from numbers(part)
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("golden losses")  # one process: it is measured once
 @pytest.mark.parametrize("case", known("losses.json")["cases"])
 def test_a_training_loses_what_it_always_lost(measured, case):
     """To the bit on the kind of machine that the file names, where attention is folded into torch's kernel.

@@ -20,7 +20,7 @@ def root(tmp_path_factory):
     ("name", "moments"),
     [
         ("prepare", ["store.partial/train-*"]),
-        ("train", ["run", "run/checkpoints/last.ckpt", "run/evaluation/.confusion*"]),
+        ("train", ["run/checkpoints/last.ckpt", "run/evaluation/.confusion*"]),
         ("convert", [".out.aedat4.*"]),
     ],
 )

@@ -118,7 +118,7 @@ for settings in ({}, *kinds):
 torch.save(found, sys.argv[2])
 """
     answers = []
-    for threads in (1, 2, 4):
+    for threads in (1, 3):
         command = [sys.executable, "-c", script, str(threads), str(tmp_path / f"{threads}.pt")]
         subprocess.run(command, check=True, cwd=Path(__file__).parent)
         answers.append(torch.load(tmp_path / f"{threads}.pt"))
@@ -315,8 +315,9 @@ def batch(count, length):
     return EventBatch.pad(rows)
 def columns(batch):
     return batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid
-for settings in ({}, {"pooling": False}, {"attention": "gated_linear", "pooling": False}, {"relative": True}):
-    model = build_model(ModelConfig(sensor=sensor, classes=3, dim=16, hidden=24, blocks=2, **settings)).eval()
+gated = {"attention": "gated_linear", "pooling": False, "blocks": 1}
+for settings in ({"blocks": 2}, {"pooling": False, "blocks": 1}, gated, {"relative": True, "blocks": 1}):
+    model = build_model(ModelConfig(sensor=sensor, classes=3, dim=16, hidden=24, **settings)).eval()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(batch(2, 40)), model(batch(2, 40)), atol=1e-5, rtol=1e-4)
     compiled(batch(2, 40)).sum().backward()

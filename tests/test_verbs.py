@@ -11,8 +11,10 @@ from golden.make import FOLDER
 from shell import run_verb, run_verbs
 from test_authors import their_weights
 
-from event2vec import load_recipe, read_events
+from event2vec import Sampling, load_recipe, read_events
 from event2vec.cli import VERBS
+from event2vec.data.cache import open_for_training
+from event2vec.progress import SILENT
 
 SMALL = ("--training.epochs", "2", "--model.dim", "16", "--model.hidden", "16", "--sampling.length", "64")
 
@@ -26,13 +28,38 @@ def recordings(tmp_path, monkeypatch):
     return tmp_path / "data"
 
 
-def test_every_verb_runs_in_a_process_of_its_own(recordings, tmp_path):
-    ran = set()
+TRAINING = {"prepare", "pretrain", "train", "evaluate", "report", "figures", "probe", "experiment", "compare"}
+READING = {"info", "convert", "cut", "view", "live", "predict", "import", "benchmark", "cache"}
 
-    def verb(name, *arguments, code=0):
-        ran.add(name)
-        return run_verb(name, *arguments, code=code, folder=tmp_path)
 
+class Walk:
+    """Verbs one after the other, each in a process of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.ran = folder, set()
+
+    def __call__(self, name, *arguments, code=0):
+        self.ran.add(name)
+        return run_verb(name, *arguments, code=code, folder=self.folder)
+
+
+def test_every_verb_is_in_one_of_these_walks():
+    assert TRAINING | READING | {"demo"} == set(VERBS)
+
+
+@pytest.mark.slow
+def test_the_demo(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    shown = Walk(tmp_path)("demo", "--epochs", "1", "--workers", "2")
+    assert "(drawn from the training recordings) and 360 test recordings, 10 classes" in shown.err
+    assert "accuracy" in shown.out
+    page = (tmp_path / "runs/demo/report.html").read_text("utf-8")
+    assert page.count("<img") == 10, "samples, curves, confusion, reliability, three sweeps, two recordings, embedding"
+
+
+@pytest.mark.slow
+def test_from_recordings_to_a_table(recordings, tmp_path):
+    verb = Walk(tmp_path)
     verb("prepare", "folder", "--data", "data", "--out", "store", "--workers", "2")
     verb("pretrain", "folder", "--data", "data", "--out", "pretrained", "--workers", "1", *SMALL)
     said = verb("train", "folder", "--data", "data", "--out", "run", "--init", "pretrained", "--workers", "2", *SMALL)
@@ -44,20 +71,14 @@ def test_every_verb_runs_in_a_process_of_its_own(recordings, tmp_path):
     verb("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32", "--repeats", "2")
     table = ("--recipe", "run/recipe.yaml", "--data", "store", "--out", "tables", "--seeds", "1", "--workers", "1")
     assert "not shared" in verb("experiment", "sharing", *table, "--epochs", "1").out
-    compared = (
-        *table[:4],
-        "--out",
-        "compared",
-        "--workers",
-        "1",
-        "--networks",
-        "event2vec,voxel_grid",
-        "--epochs",
-        "1",
-    )
-    assert "Beside the paper" in verb("compare", *compared).out
-    torch.save(their_weights(load_recipe("dvs_gesture").model), tmp_path / "theirs.ckpt")
-    verb("import", "theirs.ckpt", "--recipe", "dvs_gesture", "--out", "imported")
+    networks = ("--networks", "event2vec,voxel_grid", "--epochs", "1", "--workers", "1")
+    assert "Beside the paper" in verb("compare", *table[:4], "--out", "compared", *networks).out
+    assert verb.ran == TRAINING
+
+
+@pytest.mark.slow
+def test_from_files_to_answers(recordings, tmp_path):
+    verb = Walk(tmp_path)
     files = sorted(path for path in recordings.glob("*/*") if path.name != "README.txt")
     assert len(json.loads(verb("info", "--json", *files).out)) == len(files) == 38
     verb("info", recordings / "3/README.txt", files[0], code=2)
@@ -68,16 +89,20 @@ def test_every_verb_runs_in_a_process_of_its_own(recordings, tmp_path):
     verb("live", FOLDER / "network", files[0], "--seconds", "0.5")
     answers = json.loads(verb("predict", FOLDER / "network", *files, "--json").out)
     assert sum(row["name"] == row["file"].split("/")[-2] for row in answers) > 30
+    torch.save(their_weights(load_recipe("dvs_gesture").model), tmp_path / "theirs.ckpt")
+    verb("import", "theirs.ckpt", "--recipe", "dvs_gesture", "--out", "imported")
     verb("benchmark", "data")
-    shown = verb("demo", "--epochs", "1", "--workers", "2")
-    assert "(drawn from the training recordings) and 360 test recordings, 10 classes" in shown.err
-    assert "accuracy" in shown.out
-    page = (tmp_path / "runs/demo/report.html").read_text("utf-8")
-    assert page.count("<img") == 10, "samples, curves, confusion, reliability, three sweeps, two recordings, embedding"
-    assert len(json.loads(verb("cache", "--json").out)["stores"]) >= 2
+    prepare_cached(tmp_path)
+    assert len(json.loads(verb("cache", "--json").out)["stores"]) == 1
     verb("cache", "--remove-all")
     assert json.loads(verb("cache", "--json").out)["stores"] == []
-    assert ran == set(VERBS)
+    assert verb.ran == READING
+
+
+def prepare_cached(folder):
+    """A store in the cache, as a training leaves it there."""
+    sampling = Sampling(method="clusters", length=16)
+    open_for_training(folder / "data", "folder", sampling, 1, SILENT)
 
 
 @pytest.fixture
@@ -94,6 +119,7 @@ def nmnist(shared_data, tmp_path, monkeypatch):
     return top
 
 
+@pytest.mark.slow
 def test_real_recordings_go_from_files_to_a_page(nmnist, shared_data, tmp_path):
     file = next(nmnist.glob("Test/3/*"))
     run = partial(run_verbs, folder=tmp_path)

@@ -44,7 +44,7 @@ def compiled(q: Tensor, k: Tensor, v: Tensor, log_forget: Tensor) -> list[Tensor
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, log_forget: Tensor) -> list[Tensor]:
-    """The stock causal kernel, which knows no gates, once for each direction."""
+    """The stock causal kernel, which has no gates, once for each direction."""
     return [F.scaled_dot_product_attention(q, k, v, is_causal=True) for _ in range(2)]
 
 
@@ -64,8 +64,8 @@ SIDES: dict[str, Attention] = {"plain": plain, "compiled": compiled, "folded": f
 def measure_attention(compute: Compute = CPU, network: Path | None = None) -> list[Measurement]:
     """A row for each shape (batch x heads x length x width) and for forward alone or with gradients.
 
-    No pair of events is left out. What stopping early brings is in rows of its own, by how far the gates are open, and
-    for each block of a trained `network` with the gates that it learnt.
+    These rows compute every pair of events. What is gained by stopping early is shown in separate rows, by how far the
+    gates are open, and for each block of a trained `network` with the gates that it learnt.
     """
     rows = [_measure(shape, gradients, compute) for shape in SHAPES for gradients in (False, True)]
     if not _is_compiled(compute):

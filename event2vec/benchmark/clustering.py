@@ -81,7 +81,7 @@ def _compare(events: Events, clusters: int, compute: Compute) -> Timing:
     sides = {name: partial(side, events, clusters) for name, side in SIDES.items()}
     sides[OURS_TORCH] = partial(_ours_on_torch, events, clusters, compute)
     seconds = best_seconds(sides, ROUNDS, compute)
-    # Once is enough for the one that takes minutes and that no target is set against.
+    # One round is enough for the side that takes minutes and has no target.
     seconds |= best_seconds({SKLEARN_LONG: partial(cluster_sklearn, events, clusters, 300)}, 1)
     spread = {name: inertia(events, side()) for name, side in sides.items()}
     relative = {name: value / spread[SKLEARN] for name, value in spread.items() if name != SKLEARN}
@@ -89,7 +89,7 @@ def _compare(events: Events, clusters: int, compute: Compute) -> Timing:
 
 
 def _memory(events: Events, clusters: int) -> Measurement:
-    """What each side adds at its highest, in a process of its own."""
+    """The peak memory that each side adds, measured in a separate process."""
     few = events.select(slice(0, 500))
     peaks = {f"{name} MB": peak_bytes(side, (few, 20), events, clusters) / 1e6 for name, side in SIDES.items()}
     return Measurement(case={"events": len(events), "clusters": clusters}, figures=peaks)
@@ -128,7 +128,7 @@ def _take_events(count: int, recordings: Path | None) -> Events:
         try:
             events = read_recording(path).events
         except Event2VecError:
-            continue  # other files may lie beside the recordings
+            continue  # there may be other files next to the recordings
         found += [events] if len(events) >= count else []
     return min(found, key=len).select(slice(0, count)) if found else _simulate(count)
 

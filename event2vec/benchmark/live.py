@@ -1,4 +1,4 @@
-"""Live answers under load: a recording played faster and faster, and made streams of up to 20 million events a second.
+"""Live answers under load: a recording played ever faster, and synthetic streams of up to 20 million events a second.
 
 Latency is measured from the last event of a window, at the moment when it was due, to the answer: it includes a reader
 that falls behind. Weights are random, as speed does not depend on them.
@@ -30,7 +30,7 @@ SECONDS = 3.0  # of each case
 TARGETS = {"digits": 20, "nmnist": 20, "dvs_gesture": 60}  # milliseconds for 95 % of answers, up to TARGET_RATE
 TARGET_RATE = 1_000_000
 GESTURE_CLUSTERS = 512
-MADE = 0.1  # seconds of made events, which are played again and again
+MADE = 0.1  # seconds of synthetic events, which are played in a loop
 MEMORY_EVERY = 5.0  # seconds between two looks at memory
 
 
@@ -72,7 +72,7 @@ class Load:
 
 
 def measure_live(recordings: Path | None, minutes: float | None = None) -> list[Measurement]:
-    """Made streams for three networks, and the longest recording of a folder for that of DVS Gesture.
+    """Synthetic streams for three networks, and the longest recording of a folder for that of DVS Gesture.
 
     With `minutes`, instead one stream of a million events a second for that long, to see that memory stays flat.
     """

@@ -27,7 +27,7 @@ def best_seconds(sides: Mapping[str, Callable[[], Any]], rounds: int, compute: C
 
 
 def peak_bytes(work: Callable[..., Any], warm_up: tuple[Any, ...], *arguments: Any) -> int:
-    """Memory that a call adds at its highest, over a first call with small arguments that loads the code."""
+    """The peak memory that a call adds, after a first call with small arguments has loaded the code."""
     return seconds_and_peak(work, warm_up, *arguments)[1]
 
 
@@ -38,7 +38,7 @@ def seconds_and_peak(work: Callable[..., Any], warm_up: tuple[Any, ...], *argume
 
 
 def peak_of(side: Callable[[], Any], compute: Compute, alone: Callable[[], int]) -> int:
-    """Memory at its highest: of the GPU in `side`, or on a CPU what `alone` finds in a process of its own."""
+    """Peak memory: of the GPU during `side`, or on a CPU what `alone` measures in a separate process."""
     if not compute.counts_memory:
         return alone()
     compute.forget_peak()

@@ -20,7 +20,7 @@ class Measurement:
 
     @property
     def measured(self) -> dict[str, float | int | None]:
-        """What another run may find otherwise."""
+        """What may differ in another run."""
         return {**self.figures, **self.ratios}
 
     def is_about(self, row: Mapping[str, Any]) -> bool:

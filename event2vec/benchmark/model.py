@@ -29,7 +29,7 @@ PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
 TRAINED = "bf16-mixed"  # the number type of all three
 BATCHES = (1, 8, 32)
 SMALL = 16  # events a row of the call that loads the code before memory is measured
-RAW_EVENTS = 64_000  # of the recording whose latency is measured, where no real ones are given
+RAW_EVENTS = 64_000  # of the recording whose latency is measured, if no real ones are given
 ROUNDS = 3
 MATRIX = 1024
 ANSWERS = {"digits": 4.0, "dvs_gesture": 60.0}  # milliseconds that one answer should take at most, on two cores
@@ -107,7 +107,7 @@ def count_operations(config: ModelConfig, length: int) -> float:
 
 
 def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> Measurement:
-    """A row of Table 2: on real recordings, brought to the sensor of the network, or on a made one."""
+    """A row of Table 2: on real recordings, scaled to the sensor of the network, or on a synthetic one."""
     config, sampling = PAPER[recipe]
     model = build_model(config, sampling=sampling).to(compute.device)
     recordings = [events.on_sensor(config.sensor) for events in real] or [
@@ -120,7 +120,7 @@ def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> Measuremen
 
 
 def _read(folder: Path) -> list[Events]:
-    """All recordings of a folder; other files may lie beside them."""
+    """All recordings of a folder, which may hold other files too."""
     found = []
     for path in sorted(folder.iterdir()):
         try:

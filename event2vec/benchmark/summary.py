@@ -1,4 +1,4 @@
-"""What all benchmarks came to, in a few lines of ratios, and how that changed since an earlier run."""
+"""A summary of all benchmarks as ratios, and how these changed since an earlier run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -62,6 +62,6 @@ def _changes(part: str, now: Measurement, before: Mapping[str, Any]) -> list[Cha
     return [
         Change(part, of, name, float(old), new)
         for name, old, new in pairs
-        # What is measured is never quite the same; what is, is a constant.
+        # A measured figure is never exactly the same twice; one that is the same is a constant.
         if new is not None and isinstance(old, float | int) and old not in (0, new)
     ]

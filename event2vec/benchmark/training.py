@@ -58,7 +58,7 @@ def _measure_loop(name: str) -> Measurement:
 
 
 class Watch(Progress):
-    """Notes when each step of the training ended. Other stages, such as fitting a temperature, are no steps."""
+    """Notes when each step of the training ended. Other stages, such as fitting a temperature, do not count."""
 
     def __init__(self) -> None:
         self.stages: list[str] = []

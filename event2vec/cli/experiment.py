@@ -48,8 +48,6 @@ def run(options: Namespace) -> None:
         raise Event2VecError(
             "--init starts all rows from one network and --pretrain each from its own; omit one of them"
         )
-    if options.seeds < 1:
-        raise Event2VecError(f"--seeds must be at least 1, got {options.seeds}")
     experiment = load_experiment(options.name)
     epochs = {} if options.epochs is None else {"training.epochs": options.epochs}
     recipe = load_recipe(options.recipe).with_settings(epochs)

@@ -69,8 +69,6 @@ def run(options: Namespace) -> None:
     except ValueError as error:
         raise Event2VecError(str(error)) from None
     layers = read_numbers(options.layers, "layers", least=0) if options.layers else []
-    if options.repeats < 1:
-        raise Event2VecError(f"--repeats must be at least 1, got {options.repeats}")
     compute = Run.open(options.run).compute(options.device, options.precision)
     model = load_event2vec(options.run).to(compute.device)
     progress = ShownProgress()

@@ -23,8 +23,8 @@ from event2vec.model.relative import rotate, rotate_back
 
 EPSILON = 1e-5  # of every norm
 
-# So many numbers of each type hold a sum of log gates as well as attention needs it. float16 is missing: it cannot
-# hold sums beyond 65,504 at all.
+# How many numbers of each type hold a sum of log gates precisely enough. float16 is missing: it cannot hold sums
+# beyond 65,504 at all.
 PARTS = {torch.float64: 1, torch.float32: 2, torch.bfloat16: 3}
 
 
@@ -218,7 +218,7 @@ def _states(
 def reversal(valid: Bool[Tensor, "batch length"]) -> Int64[Tensor, " places"]:
     """How to reverse each row: for each place of the batch laid end to end, the place to take from.
 
-    Padding stays at the end. Turning twice gives back what was there.
+    Padding stays at the end. Reversing twice restores the row.
     """
     batch, length = valid.shape
     place = torch.arange(length, device=valid.device)
@@ -263,7 +263,7 @@ class Rows:
 def reverse(
     rows: Float[Tensor, "batch length *rest"], turn: Int64[Tensor, " places"]
 ) -> Float[Tensor, "batch length *rest"]:
-    """Turn each row round, as `reversal` says."""
+    """Reverse each row, as `reversal` says."""
     return _Reverse.apply(rows, turn)  # type: ignore[no-untyped-call]
 
 

@@ -1,6 +1,6 @@
 """Live: a stream of events in, an answer every few milliseconds.
 
-One thread reads the stream into a ring of the newest events and waits for nobody. The thread that asks for answers
+One thread reads the stream into a ring of the newest events and never waits. The thread that asks for answers
 takes the newest window each time; what it cannot keep up with is skipped and counted, so that nothing queues up.
 """
 
@@ -33,7 +33,7 @@ CONTINUOUS = 0.01  # seconds; an event before a longer pause is not what an answ
 
 
 class Live:
-    """Answers on a stream, made by iterating over it. `live` makes one of names."""
+    """Answers on a stream: iterate over it. `live` opens one by name."""
 
     def __init__(
         self,

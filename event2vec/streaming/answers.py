@@ -1,4 +1,4 @@
-"""One answer on the newest window of a stream, as quickly as it can be had.
+"""One answer about the newest window of a stream, as fast as possible.
 
 The bidirectional network reads its whole window for every answer: nothing is kept from one answer to the next but
 memory and tables. It gives what `Classifier.predict` gives for the same events.
@@ -44,7 +44,7 @@ class Answer:
     latency_p95: float
     stages: Mapping[str, float]  # seconds: sampling (or clustering), network, drawing
     skipped: int  # windows without an answer so far, because the machine could not keep up
-    rejected: int  # packets, lines and events so far that were no events of this sensor
+    rejected: int  # packets, lines and events so far that were not events of this sensor
     lost: int  # events so far that came faster than they could be read, as far as is known
     notices: tuple[str, ...] = ()  # what people should know since the last answer
     remarks: tuple[str, ...] = ()  # in what the window lies far from the recordings of the training
@@ -73,7 +73,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Read:
-    """What the network made of a window."""
+    """What the network answered for a window."""
 
     tokens: Events  # what it read
     scores: NDArray[np.float32]
@@ -81,7 +81,7 @@ class Read:
 
 
 class Answerer:
-    """A network that is ready: its table of pixels made, its code loaded."""
+    """A network ready to answer: its table of pixels is computed and its code loaded."""
 
     def __init__(self, model: Classifier, sensor: Sensor) -> None:
         self.sensor = sensor  # of the stream

@@ -16,7 +16,7 @@ REOPEN = 1.0  # seconds between two attempts to find a camera again
 
 
 class CameraSource(Source):
-    """A USB camera through eventcv. Where it is unplugged, it is looked for again every second."""
+    """A USB camera through eventcv. If it is unplugged, we look for it again every second."""
 
     def __init__(self, serial: str | None = None) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class CameraSource(Source):
             raise
         except BaseException as error:
             self.close()
-            self.notices.append(f"the camera is gone: {excerpt(error, 120)}. It is looked for every second")
+            self.notices.append(f"the camera is gone: {excerpt(error, 120)}. Looking for it every second")
             return None
         if window is None:
             return None

@@ -28,11 +28,11 @@ class Chunk:
 
 
 class StreamClock:
-    """Makes times that never go back of what a sender writes: 32-bit times start again every 71.6 minutes.
+    """Turns a sender's times into times that never go back: 32-bit times start again every 71.6 minutes.
 
     Times of 32 bits are compared modulo 2^32. Events that are late by less than a second get the time of the latest
-    event before them, and are counted; a larger step back is a sender that was started again, which goes on where the
-    stream was.
+    event before them, and are counted; a larger step back means that the sender was restarted, and its
+    times continue where the stream was.
     """
 
     def __init__(self, bits: int = 32) -> None:

@@ -15,7 +15,7 @@ from event2vec.sensor import Sensor
 
 UNTIMED = 1 << 31
 RISING = 1 << 15
-LONGEST = 1400  # bytes that pass any network unbroken
+LONGEST = 1400  # bytes that any network transmits in one piece
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The thread that reads a stream: it fills the ring, hands every chunk to the recorder, and waits for nobody."""
+"""The thread that reads a stream: it fills the ring, hands every chunk to the recorder, and never waits."""
 
 import time
 from collections import deque
@@ -59,7 +59,7 @@ class Reader(Thread):
             self.record(chunk)
 
     def _tell(self, silent: float) -> None:
-        """What people should know goes to whoever shows it, in order."""
+        """Pass on notices for people, in order."""
         quiet = silent > SILENT
         if quiet != self._quiet and self.newest is not None:
             self.source.notices.append(f"no events for {SILENT:g} s" if quiet else "events are coming again")
@@ -76,7 +76,7 @@ class Reader(Thread):
     def now(self, moment: float) -> int:
         """The stream's clock at a moment of ours, in microseconds.
 
-        It goes on when nothing moves, but not while events wait to be read: they are not in the ring yet.
+        It runs on when nothing moves, but not while events wait to be read: they are not in the ring yet.
         """
         if self.newest is None:
             return 0

@@ -1,4 +1,4 @@
-"""Keep a stream in a file while it is answered: a thread of its own, memory that is bounded."""
+"""Keep a stream in a file while it is answered, in a thread of its own and in bounded memory."""
 
 import queue
 from pathlib import Path
@@ -20,7 +20,7 @@ AT_ONCE = 1 << 18  # events that are written in one call
 class Recorder:
     """Appends chunks to a file, which is written in place: what a killed process had recorded can be read.
 
-    Where the disk cannot keep up, chunks are left out of the file, and counted.
+    If the disk cannot keep up, chunks are left out of the file, and counted.
     """
 
     def __init__(self, path: str | Path, sensor: Sensor, overwrite: bool = False) -> None:

@@ -1,6 +1,6 @@
-"""The newest events of a stream, in memory that is reserved once and used again and again.
+"""The newest events of a stream, in memory that is reserved once and reused.
 
-One thread writes and never waits for those that read: a reader takes note of positions, copies what it needs, and then
+One thread writes and never waits for readers: a reader takes note of positions, copies what it needs, and then
 asks whether the writer has passed over it in the meantime.
 """
 
@@ -97,7 +97,7 @@ class Ring:
             self._total = self._writing
 
     def view(self) -> View:
-        """All events that are surely there for a while: at most half of the ring."""
+        """All events that will not be overwritten soon: at most half of the ring."""
         with self._lock:
             start = max(0, self._total - len(self._columns[0]) // 2)
             return View(self, self._columns, start, self._total)

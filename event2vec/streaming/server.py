@@ -1,8 +1,8 @@
-"""The live page: one port gives the page and a stream of frames, to browsers that it was meant for and no one else.
+"""The live page: one port serves the page and a stream of frames, only to the browsers that it is meant for.
 
 The server has a thread of its own. It looks at the ring as the network does, and a browser gets the newest frame only
-when it has drawn the one before: a slow browser slows nobody. A request is answered only if its Host is this server
-under a name that no stranger's page can have, and a stream only for a page that came from here.
+when it has drawn the one before: a slow browser does not slow down anything else. A request is answered only if its
+Host names this server in a way that no stranger's page can, and a stream is only for a page that came from here.
 """
 
 import asyncio
@@ -275,7 +275,7 @@ def _port_of(server: "Server") -> int:
 
 
 def _silent() -> logging.Logger:
-    """A stranger's rubbish is refused, and not worth a line at our terminal."""
+    """Bad requests are refused, and not worth a line in our terminal."""
     logger = logging.Logger("event2vec.websockets")
     logger.addHandler(logging.NullHandler())
     return logger

@@ -1,9 +1,9 @@
-"""A table of the paper from one call: train each row with several seeds, evaluate, and set the paper's figures beside.
+"""A table of the paper from one call: train each row with several seeds, evaluate, and compare with the paper.
 
 An experiment is a YAML file: a title, and rows of changes to a recipe with the paper's figures. Some rows
 have their clusters made by another engine, some experiments measure speed too, and rows may be pre-trained first, each
 with its own model settings. Runs that are finished are not repeated, and one that was stopped is resumed. Where several
-processes train together, the first one judges.
+processes train together, the first one evaluates.
 """
 
 import json
@@ -90,7 +90,7 @@ class Setting:
     init: Path | None = None  # a network to start from
     progress: Progress = SILENT
     pretrain: Recipe | None = None  # with this each row is pre-trained first, instead of `init`
-    device: str | None = None  # where rows are judged; None: the best that there is
+    device: str | None = None  # where rows are evaluated; None: on the best device
     precision: str | None = None  # and in which number type; None: on CUDA that of the training
 
     @property
@@ -206,7 +206,7 @@ def _note(run: Path) -> Path:
 def _is_finished(run: Path, asked: dict[str, Any]) -> bool:
     """Whether a run has a result, of what is asked for now."""
     if _note(run).is_file() and read_json(_note(run)) != asked:
-        raise FileError(run, "was begun with other settings or data. Choose another --out, or remove it")
+        raise FileError(run, "was started with other settings or data. Choose another --out, or remove it")
     return (run / RESULT).is_file()
 
 

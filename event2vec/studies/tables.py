@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class RowResult(Repeated):
-    """What the seeds of a row came to."""
+    """The results of a row over all its seeds."""
 
     row: Row
     accuracies: tuple[float, ...]  # one for each seed, the mean over its draws

@@ -20,7 +20,7 @@ from event2vec.training.masking import draw_spans
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a batch came to: the loss to minimise, and means over `count` recordings or events for people."""
+    """The result of a batch: the loss to minimise, and means over `count` recordings or events for people."""
 
     loss: Float[Tensor, ""]
     metrics: dict[str, Tensor]
@@ -39,7 +39,7 @@ class Objective(nn.Module):
 
     @abstractmethod
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
-        """What the batch came to."""
+        """The result of a batch."""
 
 
 class Classification(Objective):

@@ -1,0 +1,186 @@
+"""What verbs hand to the library, and what they print of its answer; the work itself is done elsewhere."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from golden.make import FOLDER
+from shell import run
+
+from event2vec.evaluation.accuracy import Accuracies
+from event2vec.evaluation.calibration import Calibration
+from event2vec.evaluation.evaluate import Evaluation
+from event2vec.evaluation.probe import ProbeRow
+from event2vec.studies.report import Report
+from event2vec.studies.tables import Row, RowResult
+
+NETWORK = FOLDER / "network"
+
+
+def evaluation(**changes):
+    """Three of four ants and one of two bees were right, and there was no cat."""
+    scores, labels = np.array([[0.8, 0.1, 0.1], [0.3, 0.6, 0.1]]), np.array([0, 1])
+    facts = {
+        "class_names": ("ant", "bee", "cat"),
+        "recordings": 6,
+        "repeats": 1,
+        "vote": 1,
+        "accuracies": (4 / 6,),
+        "top5": None,
+        "confusion": np.array([[3, 1, 0], [0, 1, 1], [0, 0, 0]]),
+        "calibration": Calibration.of(scores, labels, 2.0),
+    }
+    return Evaluation(**facts | changes)
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """Replace a function of the library by one that notes how it was called."""
+
+    def replace(name, answer):
+        calls = []
+        monkeypatch.setattr(name, lambda *given, **named: calls.append((given, named)) or answer)
+        return calls
+
+    return replace
+
+
+@pytest.fixture
+def report(called):
+    return called("event2vec.studies.report.report", Report(Path("page.html"), evaluation(), {}))
+
+
+def test_a_report_says_how_good_the_network_is_and_where_the_page_lies(report, capsys):
+    assert run("report", NETWORK, "--out", "page.html", "--repeats", "3", "--device", "cpu", "--workers", "1") == 0
+    ((given, named),) = report
+    assert given == (str(NETWORK), "page.html")
+    assert (named["repeats"], named["device"], named["workers"], named["data"]) == (3, "cpu", 1, None)
+    assert capsys.readouterr().err == "66.7 % of 6 recordings (95 % interval 30.0 to 90.3 %). The page: page.html\n"
+
+
+def test_a_report_with_a_section_that_failed_is_not_a_success(called, capsys):
+    called("event2vec.studies.report.report", Report(Path("page.html"), None, {"Accuracy": "the store is gone"}))
+    assert run("report", NETWORK) == 2
+    assert capsys.readouterr().err == "The page: page.html\n"
+
+
+@pytest.fixture
+def trained(called, report):
+    kept = []
+    return called("event2vec.training.train.train", SimpleNamespace(keep_evaluation=kept.append)), kept
+
+
+def test_the_demo_trains_on_digits_and_shows_what_was_learnt(trained, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/demo").mkdir(parents=True)
+    (tmp_path / "runs/demo/precious").touch()
+    assert run("demo", "--epochs", "2", "--workers", "1") == 0
+    calls, kept = trained
+    ((given, named),) = calls
+    assert given == ("digits",)
+    assert (named["out"], named["workers"], named["training.epochs"]) == (Path("runs/demo-2"), 1, 2)
+    assert [found.recordings for found in kept] == [6]
+    said = capsys.readouterr()
+    assert "accuracy 66.67 % on 6 recordings, one draw; 95 % interval 30.00 to 90.32 %" in said.out
+    assert said.err.splitlines()[-1].endswith("See what it learnt: page.html")
+
+
+def test_the_demo_trains_as_long_as_the_recipe_says(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("demo") == 0
+    assert "training.epochs" not in trained[0][0][1]
+
+
+def test_of_processes_that_show_the_demo_together_one_reports(trained, report, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert run("demo") == 0
+    assert report == []
+
+
+def test_an_evaluation_is_shown_class_by_class(called, capsys):
+    many = evaluation(repeats=2, vote=3, accuracies=(4 / 6, 5 / 6), top5=1.0, far=(("a.raw", "too long"),))
+    called("event2vec.training.run.Run.evaluate", many)
+    assert run("evaluate", NETWORK) == 0
+    said = capsys.readouterr()
+    rows = {line.split()[0]: line for line in said.out.splitlines() if line.strip()}
+    assert "75.0%" in rows["ant"]
+    assert rows["ant"].split()[-2:] == ["bee", "(25%)"]
+    assert rows["bee"].split()[-2:] == ["cat", "(50%)"]
+    assert rows["cat"].split() == ["cat", "0", "-"], "of which there was none"
+    assert "accuracy 75.00 ± 11.79 % on 6 recordings, 2 draws of 3 votes each" in said.out
+    assert "among the best five: 100.00 %" in said.out
+    assert "1 of 6 recordings is far from those of the training, such as a.raw: too long" in said.err
+
+
+def test_a_probe_is_a_table_for_people_and_a_list_for_programs(called, capsys, monkeypatch):
+    row = ProbeRow("event2vec", 1, Accuracies((0.5, 0.7), 10), Accuracies((0.8,), 10))
+    raw = ProbeRow("raw events", None, Accuracies((0.2,), 10), Accuracies((0.3,), 10))
+    probes = called("event2vec.evaluation.probe.probe", [raw, row])
+    store = SimpleNamespace(splits=("train", "test"), folder=Path("other"))
+    opened = called("event2vec.data.cache.open_for_training", SimpleNamespace(store=store))
+    command = ("probe", NETWORK, "--data", FOLDER, "--dataset", "nmnist", "--events", "64", "--method", "clusters")
+    assert run(*command) == 0
+    said = capsys.readouterr()
+    assert "event2vec, 1 block" in said.out
+    assert "60.00 ± 14.14 (31.27 to 83.18)" in said.out
+    assert said.err == "on 1 test recording of other\n"
+    (data, dataset, sampling, *_), _ = opened[0]
+    assert (data, dataset, sampling.method, sampling.length) == (str(FOLDER), "nmnist", "clusters", 64)
+    assert probes[0][0][3] == [0, 1, 2], "all blocks of the network, and none"
+    assert run(*command, "--layers", "2", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [each["features"] for each in facts] == ["raw events", "event2vec"]
+    assert facts[1]["trained_head"]["accuracy"] == pytest.approx(0.6)
+    assert probes[1][0][3] == [2]
+
+
+def test_an_experiment_is_printed_and_written(called, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        RowResult(Row(name, {}, {"DVS Gesture": paper}), (0.9, 0.8), 50, ((0.9,), (0.8,)), 1000, 60.0)
+        for name, paper in (("shared", "97.57"), ("not shared", "96.63"))
+    ]
+    calls = called("event2vec.studies.experiment.run_experiment", rows)
+    assert run("experiment", "sharing", "--recipe", "digits", "--epochs", "3", "--seeds", "2") == 0
+    ((experiment, recipe, setting, folder, seeds), _) = calls[0]
+    assert (len(experiment.rows), recipe.training.epochs, setting.pretrain, seeds) == (2, 3, None, 2)
+    assert folder == Path("experiments/sharing-digits")
+    said = capsys.readouterr()
+    assert "not shared" in said.out
+    assert "97.57" in said.out
+    assert {path.name for path in (tmp_path / folder).iterdir()} == {"table.csv", "table.md", "table.json"}
+    called("event2vec.studies.experiment.run_experiment", [])
+    assert run("experiment", "sharing", "--out", "other") == 0
+    assert capsys.readouterr().out == "", "another process has the results"
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.fixture
+def real():
+    return FOLDER / "recordings/3/aedat4.aedat4"
+
+
+def test_a_recording_is_seen_as_a_page_or_an_animation(real, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run("view", real) == 0
+    assert capsys.readouterr().err == "aedat4.html: 200 events, 0.291 s, 34x34\n"
+    assert (tmp_path / "aedat4.html").stat().st_size > 1000
+    assert run("view", real, "--gif", "--mp4") == 2
+    assert "--gif and --mp4 are two files; give one of them" in capsys.readouterr().err
+    assert run("view", real, "--gif", "--out", "a.html") == 2
+    assert "--out must end in .gif with --gif, got a.html" in capsys.readouterr().err
+
+
+def test_what_was_thinned_or_slowed_down_is_said(real, tmp_path, capsys, called, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = SimpleNamespace(path=Path("a.gif"), recorded=1_000_000, shown=400_000, speed=0.5)
+    calls = called("event2vec.player.view", made)
+    assert run("view", real, "--gif", "--out", "a.gif") == 0
+    assert calls[0][0][1] == Path("a.gif")
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "Thinned: the page has 400,000 of the events, picked at random.",
+        "The animation plays at 0.5 times the recorded speed.",
+    ]
