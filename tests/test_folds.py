@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import SMALL, make_recording
+from shell import run
 
 from event2vec import Event2VecError, EventStore, Progress, Run, cross_validate, train, write_events
-from event2vec.cli import main
 from event2vec.data.splits import draw_folds, take_fold
 
+pytestmark = pytest.mark.xdist_group("folds")  # one process: folds are trained once
 QUICK: dict[str, Any] = {
     "model": {"dim": 16, "hidden": 16, "heads": 2, "blocks": 1, "pooling": False},
     "sampling": {"method": "random", "length": 16},
@@ -29,6 +30,17 @@ def make_store(folder, count=30, **more):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("data") / "store")
+
+
+@pytest.fixture(scope="module")
+def three(store, tmp_path_factory):
+    """Three folds that nothing disturbed."""
+    return cross_validate("folder", store, tmp_path_factory.mktemp("three") / "out", folds=3, **QUICK)
+
+
+@pytest.fixture(scope="module")
+def two(store, tmp_path_factory):
+    return cross_validate("folder", store, tmp_path_factory.mktemp("two") / "out", folds=2, **QUICK)
 
 
 def test_folds_share_every_class_and_hold_each_recording_once():
@@ -76,27 +88,25 @@ def test_a_test_part_that_the_data_came_with_is_unused_unless_asked_for(tmp_path
         take_fold(store, 21, 1, "train", seed=0)
 
 
-def test_cross_validation_trains_a_run_for_each_fold_and_sums_up(store, tmp_path):
-    found = cross_validate("folder", store, tmp_path / "out", folds=3, **QUICK)
+def test_cross_validation_trains_a_run_for_each_fold_and_sums_up(store, three):
+    found = three
     assert [fold.recordings for fold in found.folds] == [10, 10, 10]
     tested = [source for run in found.runs() for source in run.store().split("test").sources]
     assert sorted(tested) == sorted(store.sources), "each once"
     assert found.accuracy == pytest.approx(np.mean(found.accuracies))
     assert found.accuracy_std == pytest.approx(np.std(found.accuracies, ddof=1))
-    for run, fold in zip(found.runs(), found.folds, strict=True):
-        parts = {split: set(run.store().split(split).sources) for split in ("train", "validation", "test")}
+    for fold_run, fold in zip(found.runs(), found.folds, strict=True):
+        parts = {split: set(fold_run.store().split(split).sources) for split in ("train", "validation", "test")}
         assert sum(map(len, parts.values())) == len(store)
-        assert run.evaluate(repeats=1).accuracy == fold.accuracy
-    facts = json.loads((tmp_path / "out/folds.json").read_text())
+        assert fold_run.evaluate(repeats=1).accuracy == fold.accuracy
+    facts = json.loads((found.folder / "folds.json").read_text())
     assert (facts["accuracy"], facts["recordings"], len(facts["folds"])) == (found.accuracy, 30, 3)
-    rows = list(csv.DictReader((tmp_path / "out/folds.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((found.folder / "folds.csv").read_text().splitlines()))
     assert [row["fold"] for row in rows] == ["1", "2", "3"]
     assert [float(row["accuracy"]) for row in rows] == list(found.accuracies)
 
 
-def test_the_same_call_continues_and_repeats_no_finished_fold(store, tmp_path, monkeypatch):
-    whole = cross_validate("folder", store, tmp_path / "whole", folds=3, **QUICK)
-
+def test_the_same_call_continues_and_repeats_no_finished_fold(store, three, tmp_path, monkeypatch):
     class Stopper(Progress):
         folds = 0
 
@@ -119,21 +129,21 @@ def test_the_same_call_continues_and_repeats_no_finished_fold(store, tmp_path, m
     assert len(json.loads((folder / "folds.json").read_text())["folds"]) == 1
     again = cross_validate("folder", store, folds=3, **QUICK)
     assert again.folder.resolve() == folder
-    assert again.accuracies == whole.accuracies
+    assert again.accuracies == three.accuracies
     assert (folder / "fold-1/model/model.safetensors").stat().st_mtime_ns == first
     trained = []
     monkeypatch.setattr(Run, "start", lambda *arguments, **settings: trained.append(arguments))
-    assert cross_validate("folder", store, folds=3, **QUICK).accuracies == whole.accuracies
+    assert cross_validate("folder", store, folds=3, **QUICK).accuracies == three.accuracies
     assert trained == [], "nothing is left to do"
 
 
-def test_folds_of_other_work_are_left_alone(store, tmp_path, monkeypatch):
+def test_folds_of_other_work_are_left_alone(store, two, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = cross_validate("folder", store, folds=2, **QUICK)
-    other = cross_validate("folder", store, folds=3, **QUICK)
-    assert [str(found.folder) for found in (first, other)] == ["runs/store-folds", "runs/store-folds-2"]
+    shutil.copytree(two.folder, "runs/store-folds")
+    other = cross_validate("folder", store, folds=2, **QUICK, objective={"label_smoothing": 0.1})
+    assert str(other.folder) == "runs/store-folds-2"
     with pytest.raises(Event2VecError, match=r"exists already, with other data or settings. Choose another --out"):
-        cross_validate("folder", store, first.folder, folds=4, **QUICK)
+        cross_validate("folder", store, "runs/store-folds", folds=4, **QUICK)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").touch()
     with pytest.raises(Event2VecError, match="mine: exists already"):
@@ -160,30 +170,29 @@ def test_drawn_test_recordings_take_part_with_all_their_clusterings(tmp_path):
     settings = {**QUICK, "sampling": {"method": "clusters", "length": 16, "clusterings": 2}}
     found = cross_validate("folder", tmp_path / "data", tmp_path / "out", folds=2, **settings)
     assert found.recordings == 20, "the test part was drawn, so it takes part"
-    run = found.runs()[0]
-    assert [len(part) for part in run.store().sets("train")] == [8, 8]
-    shutil.rmtree(run.store().folder)
-    assert run.evaluate().accuracies == (found.folds[0].accuracy,), "the store is made again, the same"
-    assert run.raw_store().split("test").sources == run.store().split("test").sources
+    first = found.runs()[0]
+    assert [len(part) for part in first.store().sets("train")] == [8, 8]
+    shutil.rmtree(first.store().folder)
+    assert first.evaluate().accuracies == (found.folds[0].accuracy,), "the store is made again, the same"
+    assert first.raw_store().split("test").sources == first.store().split("test").sources
 
 
-def test_a_fold_can_be_trained_by_itself(store, tmp_path):
-    both = cross_validate("folder", store, tmp_path / "out", folds=2, **QUICK)
+def test_a_fold_can_be_trained_by_itself(store, two, tmp_path):
     settings: dict[str, Any] = {**QUICK, "data.folds": 2, "data.fold": 2}
     alone = train("folder", store, tmp_path / "alone", **settings)
     assert isinstance(alone, Run)
-    assert json.loads(alone.result("test").read_text())["accuracy"] == both.accuracies[1]
+    assert json.loads(alone.result("test").read_text())["accuracy"] == two.accuracies[1]
 
 
 def test_folds_from_the_command_line(store, tmp_path, capsys):
     quick = [f"--{section}.{name}={value}" for section, values in QUICK.items() for name, value in values.items()]
     command = ("train", "folder", "--data", store.folder, "--out", tmp_path / "out", "--folds", "2", *quick)
-    assert main(list(map(str, command))) == 0
+    assert run(*command) == 0
     told = capsys.readouterr()
     assert "accuracy" in told.out.splitlines()[0]
     assert "over 2 folds, 30 recordings; 95 % interval" in told.out
     assert "folds.csv" in told.err
-    assert main(["train", "--resume", str(tmp_path / "out/fold-1"), "--folds", "2"]) == 2
+    assert run("train", "--resume", tmp_path / "out/fold-1", "--folds", "2") == 2
     assert "--folds resumes by itself" in capsys.readouterr().err
-    assert main(["train", "folder", "--data", str(store.folder), "--folds", "1"]) == 2
+    assert run("train", "folder", "--data", store.folder, "--folds", "1") == 2
     assert "--folds: must be at least 2, got 1" in capsys.readouterr().err

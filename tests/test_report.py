@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import make_recording
 
+import event2vec
 from event2vec import Event2VecError, Event2VecWarning, EventStore, Sensor, load_recipe
 from event2vec.studies.report import report, sections
 from event2vec.studies.report.sections import _sides
@@ -47,9 +48,30 @@ def run(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(run):
-    report(run, run / "report.html", repeats=2)
-    return run / "report.html"
+def made(run):
+    return event2vec.report(run, run / "report.html", repeats=2)
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    return made.page
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Makes pages with a few sections alone."""
+
+    def choose_sections(*names):
+        chosen = {name: sections.SECTIONS[name] for name in names}
+        monkeypatch.setattr("event2vec.studies.report.SECTIONS", chosen)
+
+    return choose_sections
+
+
+def test_a_report_says_where_its_page_is_and_what_is_missing_on_it(made, run):
+    assert (made.page, made.problems) == (run / "report.html", {})
+    assert made.evaluation is not None
+    assert made.evaluation.recordings == 8
 
 
 def test_the_page_has_all_its_parts_and_needs_nothing_else(page):
@@ -88,7 +110,7 @@ def test_resolutions_go_from_one_pixel_to_the_sensor(run):
     assert _sides(store) == [1, 2, 4, 8, 16, 20]
 
 
-def test_what_is_no_run_is_one_clear_line(run, tmp_path, monkeypatch):
+def test_what_is_no_run_is_one_clear_line(run, tmp_path, only):
     with pytest.raises(Event2VecError, match=r"is not a run: it has neither run\.json"):
         report(tmp_path, tmp_path / "report.html")
     shutil.copytree(run, tmp_path / "moved")
@@ -96,17 +118,16 @@ def test_what_is_no_run_is_one_clear_line(run, tmp_path, monkeypatch):
     with pytest.raises(Event2VecError, match="nowhere"):
         report(tmp_path / "moved", tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
-    monkeypatch.setattr("event2vec.studies.report.SECTIONS", {"Data": sections.SECTIONS["Data"]})
+    only("Data")
     report(tmp_path / "moved", tmp_path / "report.html", repeats=1, data=str(run.parent / "store"))
     assert (tmp_path / "report.html").read_text("utf-8").count("<img") == 1, "samples of what was named"
 
 
-def test_a_section_that_fails_says_so_and_the_others_are_made(run, tmp_path, monkeypatch):
+def test_a_section_that_fails_says_so_and_the_others_are_made(run, tmp_path, only, monkeypatch):
     def fail(*_):
         raise MemoryError("no room left")
 
-    chosen = ("Data", "Speed on this machine", "How to reproduce it")
-    monkeypatch.setattr("event2vec.studies.report.SECTIONS", {name: sections.SECTIONS[name] for name in chosen})
+    only("Data", "Speed on this machine", "How to reproduce it")
     monkeypatch.setattr("event2vec.studies.report.sections.measure_speed", fail)
     with pytest.warns(Event2VecWarning, match="'Speed on this machine' could not be made: no room left"):
         made = report(run, tmp_path / "report.html", repeats=1)
@@ -116,10 +137,11 @@ def test_a_section_that_fails_says_so_and_the_others_are_made(run, tmp_path, mon
     assert "dataset: folder" in text, "the section after it is there"
 
 
-def test_a_report_whose_evaluation_fails_has_all_else(run, tmp_path, monkeypatch):
+def test_a_report_whose_evaluation_fails_has_all_else(run, tmp_path, only, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError
 
+    only("Data", "Training", "Accuracy", "Confidence", "How to reproduce it")
     monkeypatch.setattr("event2vec.studies.report.study.evaluate", fail)
     with pytest.warns(Event2VecWarning, match="'Accuracy' could not be made: RuntimeError"):
         made = report(run, tmp_path / "report.html", repeats=1)
@@ -127,7 +149,8 @@ def test_a_report_whose_evaluation_fails_has_all_else(run, tmp_path, monkeypatch
     assert made.evaluation is None
     text = (tmp_path / "report.html").read_text("utf-8")
     assert "Its accuracy is unknown" in text
-    assert text.count("<img") == 8, "all but the confusion matrix and the reliability diagram"
+    assert text.count("<img") == 2, "all but the confusion matrix and the reliability diagram"
+    assert "dataset: folder" in text
 
 
 def test_an_error_of_any_length_is_a_line_on_the_page(run, tmp_path, monkeypatch):
@@ -147,7 +170,8 @@ CRASH = """
 import os, sys
 from pathlib import Path
 import event2vec.studies.report as report
-report.SECTIONS["Speed on this machine"] = lambda study: os.abort()
+sections = {name: report.SECTIONS[name] for name in ("Data", "Training", "Accuracy")}
+report.SECTIONS = {**sections, "Speed on this machine": lambda study: os.abort(), "The rest": lambda study: ""}
 report.report(Path(sys.argv[1]), Path(sys.argv[2]), repeats=1)
 """
 
@@ -157,7 +181,7 @@ def test_a_process_that_dies_late_leaves_what_it_had_found(run, tmp_path):
     done = subprocess.run([sys.executable, "-c", CRASH, run, page], capture_output=True, check=False)
     assert done.returncode < 0
     text = page.read_text("utf-8")
-    assert text.count("<img") == 10
+    assert text.count("<img") == 3
     assert text.count("Not made yet.") == 2
 
 

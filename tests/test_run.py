@@ -217,13 +217,6 @@ def test_pretraining_and_fine_tuning(store, tmp_path):
     assert any(line.startswith("Copied") for line in told.lines)
 
 
-def test_the_report_of_a_run(run, tmp_path):
-    made = event2vec.report(run.folder, tmp_path / "page.html", repeats=1)
-    assert made.page == tmp_path / "page.html"
-    assert made.evaluation is not None
-    assert made.problems == {}
-
-
 def test_the_same_weights_from_python_and_from_settings_by_name(run, store, tmp_path):
     flat = {f"{section}.{name}": value for section, values in SMALL_NETWORK.items() for name, value in values.items()}
     again = train("folder", store.folder, tmp_path / "again", **flat)
