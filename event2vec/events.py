@@ -21,7 +21,13 @@ COLUMNS = ("x", "y", "t", "p", "rho")
 
 @dataclass(frozen=True)
 class Events:
-    """One recording as parallel columns, ordered by time."""
+    """One recording as parallel columns, ordered by time.
+
+        events = Events.from_arrays([3, 7], [4, 4], [0, 1500], [1, 0], sensor=(34, 34))
+        events[:1], events.between(0, 1000), events.numpy()
+
+    Columns are tensors that are not to be changed; `from_arrays` checks and sorts them.
+    """
 
     x: Float[Tensor, " n"]  # column; fractional for cluster centres
     y: Float[Tensor, " n"]  # row, downwards as in an image
@@ -99,7 +105,13 @@ class Events:
 
 @dataclass(frozen=True)
 class EventBatch:
-    """Padded recordings, one per row. Padding is zero, and `valid` is True on a prefix of every row."""
+    """Padded recordings, one per row.
+
+        batch = EventBatch.pad([events, shorter])
+        model(batch).argmax(dim=1)
+
+    Padding is zero, and `valid` is True on a prefix of every row.
+    """
 
     x: Float[Tensor, "batch length"]
     y: Float[Tensor, "batch length"]

@@ -11,7 +11,12 @@ LARGEST_SIDE = 65536  # coordinates are stored as 16-bit integers
 
 @dataclass(frozen=True)
 class Sensor:
-    """The pixel grid of a camera; there are always two polarities."""
+    """The pixel grid of a camera.
+
+        Sensor(346, 260).width
+
+    There are always two polarities. Wherever a sensor is expected, (346, 260) and "346x260" are understood too.
+    """
 
     width: int
     height: int

@@ -1,6 +1,7 @@
 """Fixtures that several test files share, and how tests are run side by side."""
 
 import os
+import pkgutil
 import shutil
 import signal
 import subprocess
@@ -8,13 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pytest
 import torch
 
 from event2vec import Events, Sensor
+from event2vec.atomic import whole_file
 
 SMALL = Sensor(34, 30)
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -31,6 +33,43 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins first, so that no core waits for it at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+class Pictures:
+    """Whether a training and an evaluation draw what they leave. It takes longer than the small ones of tests.
+
+    Figures have tests of their own, and processes of tests draw them; here, tests with the mark `pictures` do.
+    """
+
+    BLANK: ClassVar = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<svg xmlns='http://www.w3.org/2000/svg'/>"}
+    wanted = False
+
+    @classmethod
+    def or_blank(cls, draw: Callable[..., None]) -> Callable[..., None]:
+        def draw_or_leave_blank(*arguments: Any) -> None:
+            if cls.wanted:
+                draw(*arguments)
+                return
+            (path,) = (argument for argument in arguments if isinstance(argument, Path))
+            for suffix, content in cls.BLANK.items():
+                with whole_file(path.with_suffix(suffix)) as temporary:
+                    temporary.write_bytes(content)
+
+        return draw_or_leave_blank
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    Pictures.wanted = item.get_closest_marker("pictures") is not None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _pictures() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("run.draw_curves", "run_evaluation.draw_confusion", "run_evaluation.draw_reliability"):
+            place = f"event2vec.training.{name}"
+            patch.setattr(place, Pictures.or_blank(pkgutil.resolve_name(place)))
+        yield
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The shape of the project: which way imports point, what is public, what must not come in."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -103,6 +104,16 @@ def test_public_names_are_there_and_in_flow_order():
     assert [LAYER[home] for home in homes] == sorted(LAYER[home] for home in homes)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = event2vec.nonsense
+
+
+RESULTS = {"Event2VecError", "Event2VecWarning", "Prediction", "Evaluation", "Timeline"}  # what functions give
+
+
+@pytest.mark.parametrize("name", sorted({*event2vec.__all__} - RESULTS))
+def test_every_public_name_has_an_example(name):
+    lines = (inspect.getdoc(getattr(event2vec, name)) or "").splitlines()
+    example = "\n".join(line[4:] for line in lines if line.startswith("    "))
+    assert ast.parse(example).body, "an indented part of its docstring"
 
 
 def test_the_map_in_the_docstring_names_every_part():

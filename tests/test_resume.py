@@ -323,6 +323,7 @@ def test_what_a_kill_left_half_written_is_cleared_though_nothing_is_left_to_trai
     assert not list(run.rglob(f".*{SUFFIX}"))
 
 
+@pytest.mark.pictures
 def test_a_run_on_a_full_disk_says_so_and_goes_on(store, small_disk):
     recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=1))
     (small_disk.folder / "filler").write_bytes(bytes(900_000))

@@ -29,6 +29,7 @@ def evaluate_directly(model, store):
     return (model(batch).argmax(dim=1) == labels).float().mean().item()
 
 
+@pytest.mark.pictures
 def test_a_run_leaves_all_that_is_needed(store, tmp_path):
     watch, run = Watch(), tmp_path / "run"
     Run.start(RECIPE, store, run, "train", progress=watch)

@@ -50,6 +50,9 @@ def cluster_events(
 ) -> Events:
     """Represent a recording by at most `clusters` events (Alg. 1); `rho` counts the raw events behind each of them.
 
+        few = cluster_events(read_events("walk.aedat4"), 1024)
+        few.rho.sum()  # the number of raw events
+
     `seeding` is "pruned", which fits the events more closely, or "plain", which is Alg. 1 to the letter.
     The iteration ends once no centre moves by `tolerance` or more, in the unit cube. A cluster that loses all its
     events is dropped and not seeded again: this happens if events coincide, and a new seed would only split one of its
@@ -88,7 +91,12 @@ def cluster_batch(
     tolerance: float = 1e-4,
     seeding: Seeding = "pruned",
 ) -> list[Events]:
-    """`cluster_events` for each recording, spread over the cores."""
+    """`cluster_events` for each recording, spread over the cores.
+
+        few = cluster_batch([read_events(path) for path in paths], 512)
+
+    The clusters are those that `cluster_events` gives.
+    """
     _check_settings(clusters, batch, iterations, tolerance, seeding)
 
     def work(events: Events) -> Events:

@@ -50,9 +50,12 @@ def draw_events(events: Events, sampling: Sampling, seed: int, draw: int, index:
 
 
 def collate(items: Sequence[tuple[Events, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
-    """Recordings with labels as one batch.
+    """Recordings with labels as one batch, for PyTorch's DataLoader.
 
-    DataLoader(store, batch_size=32, collate_fn=collate)
+        for batch, labels in DataLoader(store, batch_size=32, collate_fn=collate):
+            logits = model(batch)
+
+    A store holds recordings of any length: shorter ones are padded.
     """
     recordings, labels = zip(*items, strict=True)
     return EventBatch.pad(recordings), torch.tensor(labels)

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Settings, section="sampling"):
-    """How a recording of any length becomes the tokens that a network reads (Sec. 3.4)."""
+    """How a recording of any length becomes the tokens that a network reads (Sec. 3.4).
+
+        Sampling(method="clusters", length=256)
+
+    This is the section `sampling` of a recipe.
+    """
 
     method: Literal["random", "clusters", "temporal", "spatial", "density"] = setting(
         "random",

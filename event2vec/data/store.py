@@ -36,6 +36,10 @@ from event2vec.settings import build_settings
 class EventStore:
     """A folder of recordings with labels, or some of them: `split` and `subset` share the files.
 
+        store = EventStore.open("my_store").split("train")
+        events, label = store[0]
+        store.classes[label]
+
     A recording may have been clustered several times, from different seeds. These sets are next to each other in the
     columns, numbered from 0. A store shows the first set of each recording; `sets` gives access to the others.
     """

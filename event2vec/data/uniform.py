@@ -12,6 +12,8 @@ SPARSE = 4  # below one in four, drawing until enough numbers are distinct is fa
 def sample_uniform(events: Events, length: int, generator: torch.Generator) -> Events:
     """Keep `length` events picked at random, in time order (Sec. 3.4).
 
+        few = sample_uniform(events, 1024, torch.Generator().manual_seed(0))
+
     A recording that is already short enough is returned unchanged.
     """
     if len(events) <= length:

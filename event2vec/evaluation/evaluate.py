@@ -87,6 +87,8 @@ def evaluate(
 ) -> Evaluation:
     """Classify all recordings `repeats` times, each time with new draws of their events.
 
+        evaluate(model, EventStore.open("my_store").split("test")).per_class
+
     Each prediction is the mean over `vote` draws. Clusters are the same every time: one repeat, one draw.
     The network runs on its current device, and inside `torch.autocast` in that precision.
     `change` is applied to the events of a recording before some are drawn or clustered. The store may lack some of the

@@ -78,6 +78,9 @@ def read_events(
 ) -> Events:
     """Read the events of a recording in any format, with a warning if something had to be skipped.
 
+        events = read_events("walk.aedat4")
+        events = read_events("walk.csv", columns="xytp", time_unit="ms", sensor=(346, 260))
+
     `sensor` overrides the size in the file; `columns` and `time_unit` are for formats that do not define them. A file
     that names no sensor has the `usual` one if its events are on it, otherwise the smallest that holds them.
     """
@@ -152,6 +155,8 @@ def _prophesee_encoding(path: Path) -> str:
 
 def write_events(path: str | Path, events: Events) -> None:
     """Write a recording in the format given by the suffix; the file appears complete or not at all.
+
+        write_events("part.aedat4", events.between(0, 1_000_000))
 
     Times count from the first event. Only .npz keeps cluster centres and their rho.
     """

@@ -77,7 +77,12 @@ def forgetting_attention(
     v: Float[Tensor, "batch key_heads length width"],
     log_forget: Float[Tensor, "batch heads length"],
 ) -> Float[Tensor, "batch heads length width"]:
-    """`forgetting_weights` times v, in memory that is linear in length: compiled, or folded into the stock kernel."""
+    """`forgetting_weights` times v, in memory that is linear in length: compiled, or folded into the stock kernel.
+
+        seen = forgetting_attention(q, k, v, F.logsigmoid(gates))
+
+    Causal and exact. Keys and values may have fewer heads than queries.
+    """
     inputs = [part.transpose(1, 2) for part in (q, k, v, log_forget)]
     if compiled_attention.serves(*inputs):
         return compiled_attention.attend(inputs, None, compiled_attention.BEFORE)[:, :, 0].transpose(1, 2)

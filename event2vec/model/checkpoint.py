@@ -37,7 +37,12 @@ KINDS = ("classifier", "masked")
 
 
 def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None:
-    """Save a network so that `load_model` can load it. A network already in the folder is replaced."""
+    """Save a network so that `load_model` can load it.
+
+        save_model(model, "networks/mine")
+
+    The folder holds safetensors and JSON. A network already in it is replaced.
+    """
     from safetensors.torch import save_file
 
     folder = Path(folder)
@@ -104,7 +109,12 @@ def _card(model: Classifier | MaskedEventModel, facts: Mapping[str, Any]) -> str
 
 
 def load_model(folder: str | PathLike[str]) -> Classifier:
-    """Load the classifier of a run or of a folder that `save_model` wrote, in evaluation mode."""
+    """Load the classifier of a run or of a folder that `save_model` wrote.
+
+        load_model("runs/my_recordings").predict("clip.aedat4").name
+
+    It is in evaluation mode. Nothing that is loaded can run code.
+    """
     model = load_any_model(folder)
     if not isinstance(model, Classifier):
         raise FileError(

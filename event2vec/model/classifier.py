@@ -50,6 +50,8 @@ def build_model(
 ) -> "Classifier":
     """A classifier with initial weights drawn from `seed`: ours, or a compared system where `config` is of one.
 
+        model = build_model(load_recipe("digits").model, class_names="0123456789")
+
     Without names, classes are called by their number.
     """
     network: Any = Event2VecClassifier if isinstance(config, ModelConfig) else network_class(config.network)
@@ -87,7 +89,13 @@ class Prediction:
 
 
 class Classifier(nn.Module):
-    """A network that classifies: a batch in, logits out; or a recording in, a prediction out."""
+    """A network that classifies: a batch in, logits out; or a recording in, a prediction out.
+
+        model = load_model("runs/my_recordings")
+        model(EventBatch.pad([events])), model.predict("clip.aedat4").name
+
+    `build_model` makes a new one, `Run.model` and `load_model` load a trained one.
+    """
 
     def __init__(self, config: NetworkConfig, class_names: tuple[str, ...], sampling: Sampling) -> None:
         super().__init__()
@@ -194,6 +202,14 @@ class Classifier(nn.Module):
             )
         return events
 
+    def embed_events(self, recording: Recording) -> Float[Tensor, "events dim"]:
+        """The vector of each event of a recording, from networks that read events one by one."""
+        raise Event2VecError(f"{self.config.network} has no vectors of events; event2vec has")
+
+    def features(self, recording: Recording) -> Float[Tensor, " dim"]:
+        """One vector for a recording, from networks that have one."""
+        raise Event2VecError(f"{self.config.network} has no vector for a recording; event2vec has")
+
     def for_reading(self, draws: int) -> "Classifier":
         """The same network, in the form that is fastest for this number of draws."""
         return self
@@ -237,13 +253,23 @@ class Event2VecClassifier(Classifier):
 
     @torch.no_grad()
     def embed_events(self, recording: Recording) -> Float[Tensor, "events dim"]:
-        """The vector of each event of a recording (Eq. 7), in time order."""
+        """The vector of each event of a recording (Eq. 7), in time order.
+
+            vectors = model.embed_events("clip.aedat4").numpy()
+
+        All events are embedded, not only those that a prediction would draw.
+        """
         batch = EventBatch.pad([self._read(recording).on_sensor(self.config.sensor)])
         return self.embed(batch.to(self.device))[0]
 
     @torch.no_grad()
     def features(self, recording: Recording) -> Float[Tensor, " dim"]:
-        """One vector for a recording, the input of the class head: for similarity search, or for your own head."""
+        """One vector for a recording, the input of the class head: for similarity search, or for your own head.
+
+            similarity = torch.cosine_similarity(model.features("a.raw"), model.features("b.raw"), dim=0)
+
+        Events are drawn or clustered as for a prediction.
+        """
         batch = self._draw([self._read(recording)])
         return mean_over_valid(*self.backbone(self.embed(batch), batch.valid, positions=self.positions(batch)))[0]
 

@@ -35,7 +35,12 @@ class NetworkConfig(Settings, section="model"):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(NetworkConfig, section="model"):
-    """Size and parts of the network. Defaults: DVS Gesture, App. A.2."""
+    """Size and parts of the network. Defaults: DVS Gesture, App. A.2.
+
+        build_model(ModelConfig(sensor=Sensor(34, 34), classes=10, blocks=2, pooling=False))
+
+    This is the section `model` of a recipe.
+    """
 
     dim: int = setting(64, "token width, D in the paper", least=16)
     hidden: int = setting(128, "width inside the feed-forward network, D_f in the paper", least=1)

@@ -52,6 +52,8 @@ def import_checkpoint(
 ) -> Classifier:
     """Import the classifier of a checkpoint that the authors published, built from `config`, with linear intensity.
 
+        model = import_checkpoint("asl_dvs.ckpt", load_recipe("asl_dvs").model)
+
     `class_order` gives our class number for each of their outputs, as in `CLASS_ORDER` for DVS Gesture; without it the
     outputs keep their order. A checkpoint does not store how many events its network reads from a recording: 4,096
     for DVS Gesture, 1,024 for the others. `import_network` takes all of this from a recipe.

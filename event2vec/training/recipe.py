@@ -26,7 +26,12 @@ LONGEST_BASE = 200  # characters of a name or path
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Settings):
-    """All settings of one training."""
+    """All settings of one training.
+
+        load_recipe("digits").with_settings({"training.epochs": 5}).to_yaml()
+
+    Each section is a dataclass of its own: data, sampling, augment, model, objective, training, trainer.
+    """
 
     name: str = setting("recipe", "what the run is called")
     data: DataConfig = field(default_factory=DataConfig)
@@ -95,6 +100,8 @@ def _for_network(model: dict[str, Any], network: Any) -> dict[str, Any]:
 
 def load_recipe(name_or_path: str | Path) -> Recipe:
     """A recipe of the package by its name, or any other by its file.
+
+        load_recipe("dvs_gesture").training.epochs
 
     A file may build on another recipe, and then has only what differs: `base: folder`, or `base: mine.yaml` beside it.
     """

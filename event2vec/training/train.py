@@ -62,10 +62,12 @@ def pretrain(
     progress: Progress = SILENT,
     **settings: Any,
 ) -> Run:
-    """Train without labels, by hiding events (App. A.5); otherwise like `train`.
+    """Train without labels, by hiding events (App. A.5).
 
-    run = pretrain("dvs_lip_pretrain", "DVS-Lip/")
-    train("dvs_lip", "DVS-Lip/", init=run.folder)
+        run = pretrain("dvs_lip_pretrain", "DVS-Lip/")
+        train("dvs_lip", "DVS-Lip/", init=run)
+
+    All else is as in `train`.
     """
     return _start("pretrain", recipe, data, out, init, workers, progress, settings)
 

@@ -22,6 +22,8 @@ def open_dataset(
 ) -> "Dataset":
     """One split of the data set in the folder `root`; `digits` needs none.
 
+        prepare([open_dataset("nmnist", "N-MNIST/", split) for split in ("train", "test")], "store")
+
     `folder` takes the options seed, group_by, labels, sensor, columns and time_unit; `digits` takes seed; `asl_dvs`
     takes orientation. With `windows`, each recording is cut into these when it is prepared.
     """

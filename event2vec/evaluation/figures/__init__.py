@@ -28,4 +28,5 @@ def save_figure(figure: "Figure", path: Path) -> None:
         ):
             with whole_file(picture) as temporary:
                 figure.savefig(temporary, **options)
+            figure.set_layout_engine("none")  # laid out once: finding out where all parts go takes as long as drawing
     plt.close(figure)
