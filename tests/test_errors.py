@@ -1,0 +1,78 @@
+"""Errors: one line that names file, problem and remedy, whatever caused them; they travel between processes."""
+
+import errno
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from event2vec.errors import (
+    Busy,
+    DiskFull,
+    Event2VecError,
+    FileError,
+    MissingExtra,
+    describe,
+    has_no_room,
+    naming_a_full_disk,
+)
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (Event2VecError("wrong"), "wrong"),
+        (FileError("a.raw", "is empty"), "a.raw: is empty"),
+        (FileError(Path("a.raw"), "is empty"), "a.raw: is empty"),
+        (Busy("run", "in use by process 3"), "run: in use by process 3"),
+        (DiskFull("a.raw"), "a.raw: the disk is full. Free some space and run the same command again"),
+        (MissingExtra("the page", "live"), "the page needs an optional package. Run: pip install 'event2vec[live]'"),
+    ],
+)
+def test_an_error_says_the_same_in_another_process(error, line):
+    again = pickle.loads(pickle.dumps(error))
+    assert str(error) == str(again) == line
+    assert type(again) is type(error)
+
+
+def test_what_is_shown_of_an_error_moves_no_cursor():
+    assert str(FileError("\x1b[2J.raw", "has\nlines")) == r"\x1b[2J.raw: has\nlines"
+    assert "\x1b" not in str(Event2VecError("\x1b[31mred"))
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (FULL, True),
+        (OSError(errno.EDQUOT, "quota"), True),
+        (RuntimeError("libx: write failed: No space left on device"), True),
+        (OSError(errno.EACCES, "no"), False),
+        (ValueError("no space"), False),
+    ],
+)
+def test_a_full_disk_is_known_by_number_or_by_the_systems_words(error, full):
+    assert has_no_room(error) is full
+
+
+def test_a_system_error_is_described_without_its_number():
+    assert describe(FileNotFoundError(2, "No such file or directory", "a.raw")) == "a.raw: No such file or directory"
+    assert describe(OSError("something odd")) == "something odd"
+    assert describe(OSError(errno.ENOSPC, "x", "a.raw")) == str(DiskFull("a.raw"))
+    assert describe(FULL).startswith("writing failed: the disk is full")
+
+
+def test_our_own_errors_pass_a_full_disk_unchanged():
+    mine = FileError("a", "b")
+    with pytest.raises(FileError) as kept, naming_a_full_disk(Path("/proc/x")):
+        raise mine
+    assert kept.value is mine
+
+
+def test_an_error_on_a_disk_with_room_stays_what_it_was(tmp_path):
+    with pytest.raises(RuntimeError, match="failed"), naming_a_full_disk(tmp_path / "file"):
+        raise RuntimeError("failed")
+    with pytest.raises(RuntimeError, match="failed"), naming_a_full_disk(tmp_path / "nowhere" / "file"):
+        raise RuntimeError("failed")
