@@ -45,7 +45,6 @@ def folder(tmp_path, make_events):
 
 
 @pytest.mark.slow
-@pytest.mark.pictures
 def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatch):
     """Train, be stopped, go on, evaluate, predict; the commands as they are written there."""
     from event2vec.cli.progress import ShownProgress
