@@ -25,7 +25,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title and Text(printable(title)), box=None, header_style="bold", title_justify="left")
+    table = Table(box=None, header_style="bold")
     for head in heads:
         name = Text(printable(head))
         if head in left:
@@ -34,7 +34,10 @@ def print_table(
             table.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))  # as Text: [red] is a name, not a colour
-    Console(width=None if sys.stdout.isatty() else 250).print(table)  # a file or a pipe has no edge to fold at
+    console = Console(width=None if sys.stdout.isatty() else 250)  # a file or a pipe has no edge to fold at
+    if title:
+        console.print(Text(printable(title), "italic"))  # not the table's own, which would be folded at its edge
+    console.print(table)
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:
