@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -240,17 +241,32 @@ def test_a_kill_while_the_parts_were_removed_leaves_nothing_in_the_end(root, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "store"]
 
 
+STOPS = """
+import os, signal, sys
+import event2vec.data.prepare as module
+from event2vec.cli import main
+write, stops = module.write_part, [signal.SIGSTOP]
+def write_and_stop(part):
+    done = write(part)
+    if stops:
+        os.kill(os.getpid(), stops.pop())
+    return done
+module.write_part = write_and_stop
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.fixture
 def other_process(tmp_path, root):
-    """Another process that prepares the same, and has begun."""
+    """Another process that prepares the same, and stopped after its first part."""
     for number in range(8, 300):
         os.link(root / "left" / "0.npz", root / "left" / f"{number}.npz")
-    command = [sys.executable, "-m", "event2vec", "prepare", "folder", "--data", root, "--out", tmp_path / "store"]
-    with subprocess.Popen(list(map(str, [*command, "--workers", "1"])), stderr=subprocess.DEVNULL) as process:
-        while not any(tmp_path.glob("store.partial/train-*")):
+    arguments = ["prepare", "folder", "--data", root, "--out", tmp_path / "store", "--workers", "1"]
+    command = [sys.executable, "-c", STOPS, *map(str, arguments)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
             assert process.poll() is None, "it ended before it had prepared anything"
-            time.sleep(0.001)
-        process.send_signal(signal.SIGSTOP)
+            time.sleep(0.01)
         yield process
         process.kill()
 
