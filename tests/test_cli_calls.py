@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ NETWORK = FOLDER / "network"
 def evaluation(**changes):
     """Three of four ants and one of two bees were right, and there was no cat."""
     scores, labels = np.array([[0.8, 0.1, 0.1], [0.3, 0.6, 0.1]]), np.array([0, 1])
-    facts = {
+    facts: dict[str, Any] = {
         "class_names": ("ant", "bee", "cat"),
         "recordings": 6,
         "repeats": 1,
@@ -68,7 +69,7 @@ def test_a_report_with_a_section_that_failed_is_not_a_success(called, capsys):
 
 @pytest.fixture
 def trained(called, report):
-    kept = []
+    kept: list[Evaluation] = []
     return called("event2vec.training.train.train", SimpleNamespace(keep_evaluation=kept.append)), kept
 
 

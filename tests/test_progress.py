@@ -5,7 +5,6 @@ import sys
 import pytest
 from streams import Clock
 
-from event2vec.cli import progress as shown
 from event2vec.cli.progress import SECONDS_BETWEEN_LINES, ShownProgress
 from event2vec.progress import SILENT, Progress
 
@@ -25,7 +24,7 @@ class Noted(Progress):
 def clock(monkeypatch):
     """Time as the lines of a log see it."""
     clock = Clock()
-    monkeypatch.setattr(shown.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr("event2vec.cli.progress.time", clock)
     return clock
 
 

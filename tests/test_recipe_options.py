@@ -2,7 +2,8 @@
 
 import pytest
 
-from event2vec import Event2VecError, load_recipe
+from event2vec import Event2VecError, ModelConfig, load_recipe
+from event2vec.baselines.config import FrameCnnConfig
 from event2vec.cli.parser import Parser
 from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options, overrides, read_recipe
 
@@ -15,6 +16,7 @@ def parse(*arguments):
 
 def test_a_recipe_is_read_with_the_settings_that_were_given():
     recipe = read_recipe(parse("digits", "--training.epochs", "3", "--model.pooling", "true"))
+    assert isinstance(recipe.model, ModelConfig)
     assert (recipe.training.epochs, recipe.model.pooling) == (3, True)
     assert recipe.sampling == load_recipe("digits").sampling
     assert read_recipe(parse("digits", "--training.learning_rate", "1e-3")).training.learning_rate == 0.001
@@ -36,7 +38,9 @@ def test_only_what_was_given_overrides(arguments, found):
 
 
 def test_settings_of_the_network_are_those_of_the_recipe():
-    assert read_recipe(parse("frame_cnn", "--model.bins", "4")).model.bins == 4
+    model = read_recipe(parse("frame_cnn", "--model.bins", "4")).model
+    assert isinstance(model, FrameCnnConfig)
+    assert model.bins == 4
     with pytest.raises(Event2VecError, match="bins"):
         read_recipe(parse("digits", "--model.bins", "4"))
 

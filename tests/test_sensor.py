@@ -1,5 +1,7 @@
 """Sensors: any form in which people write one, and none that no camera has."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,8 @@ def test_a_sensor_is_written_as_it_is_read():
 
 
 def test_sides_become_plain_numbers():
-    sensor = Sensor(np.int16(3), np.uint8(4))
+    sides: Any = np.int16(3), np.uint8(4)
+    sensor = Sensor(*sides)
     assert (type(sensor.width), type(sensor.height)) == (int, int), "JSON stores no others"
 
 

@@ -1,5 +1,7 @@
 """Units of time, where text ends, and how large a packet unpacks: the small things that readers share."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ from event2vec.io.units import to_microseconds
     ],
 )
 def test_times_become_whole_microseconds(t, unit, found):
-    assert to_microseconds("a.csv", np.array(t), unit).tolist() == found
+    assert to_microseconds(Path("a.csv"), np.array(t), unit).tolist() == found
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def test_times_become_whole_microseconds(t, unit, found):
 )
 def test_times_that_no_unit_explains_are_refused(t, unit, message):
     with pytest.raises(Event2VecError, match=message):
-        to_microseconds("a.csv", np.array(t), unit)
+        to_microseconds(Path("a.csv"), np.array(t), unit)
 
 
 @pytest.mark.parametrize(
