@@ -21,7 +21,7 @@ class _Stage:
     title: str
     total: int | None
     bar: "TaskID | None"  # None in a log
-    said: float = field(default_factory=time.monotonic)  # when its last line was written to a log
+    said: float = field(default_factory=lambda: time.monotonic())  # when its last line was written to a log
 
 
 class ShownProgress(Progress):
