@@ -10,6 +10,7 @@ import pytest
 from golden.make import FOLDER
 from shell import run
 
+from event2vec import read_events
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.evaluation.calibration import Calibration
 from event2vec.evaluation.evaluate import Evaluation
@@ -166,9 +167,13 @@ def real():
 
 def test_a_recording_is_seen_as_a_page_or_an_animation(real, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    events = read_events(real)
     assert run("view", real) == 0
-    assert capsys.readouterr().err == "aedat4.html: 200 events, 0.291 s, 34x34\n"
+    shown = f"aedat4.html: {len(events)} events, {events.duration / 1e6:.3f} s, {events.sensor}\n"
+    assert capsys.readouterr().err == shown
     assert (tmp_path / "aedat4.html").stat().st_size > 1000
+    assert run("view", "missing.raw") == 2
+    assert "missing.raw does not exist, expected a recording" in capsys.readouterr().err
     assert run("view", real, "--gif", "--mp4") == 2
     assert "--gif and --mp4 are two files; give one of them" in capsys.readouterr().err
     assert run("view", real, "--gif", "--out", "a.html") == 2
@@ -177,11 +182,13 @@ def test_a_recording_is_seen_as_a_page_or_an_animation(real, tmp_path, capsys, m
 
 def test_what_was_thinned_or_slowed_down_is_said(real, tmp_path, capsys, called, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = SimpleNamespace(path=Path("a.gif"), recorded=1_000_000, shown=400_000, speed=0.5)
+    shown = {"recorded": 1_000_000, "shown": 400_000, "speed": 0.5, "duration": 2e6, "sensor": "34x30"}
+    made = SimpleNamespace(path=Path("a.gif"), **shown)
     calls = called("event2vec.player.view", made)
     assert run("view", real, "--gif", "--out", "a.gif") == 0
     assert calls[0][0][1] == Path("a.gif")
-    assert capsys.readouterr().err.splitlines()[1:] == [
+    assert capsys.readouterr().err.splitlines() == [
+        "a.gif: 1,000,000 events, 2.000 s, 34x30",
         "Thinned: the page has 400,000 of the events, picked at random.",
         "The animation plays at 0.5 times the recorded speed.",
     ]
