@@ -10,11 +10,12 @@ import encoders
 import numpy as np
 import pytest
 import scipy.io
+import scipy.ndimage
 import torch
 from conftest import assert_same
 
 from event2vec import Event2VecError, Event2VecWarning, Sensor, open_dataset, read_events
-from event2vec.data.datasets import DATASETS, open_splits
+from event2vec.data.datasets import DATASETS, digits, open_splits
 from event2vec.io import read_recording
 
 ASL_DVS_FILE = {"ts": [[5.0], [9.0]], "x": [[3], [4]], "y": [[1], [2]], "pol": [[1], [0]]}
@@ -306,6 +307,20 @@ def test_unknown_names_list_the_known_ones(tmp_path):
         open_dataset("cifar", tmp_path, "train")
     with pytest.raises(Event2VecError, match="unknown split 'valid'; expected one of train, validation, test"):
         open_dataset("digits", None, "valid")
+
+
+def test_a_film_of_a_digit_is_the_picture_between_its_pixels_at_every_moment():
+    """A spline over both sides at once, which takes many times as long."""
+    picture = digits._load_digits()[0][7]
+    padded = np.pad(picture, digits.BORDER)
+    film = digits._film(picture)
+    for number, leg in ((0, 0.0), (50, 3 * 50 / 149), (149, 3.0)):
+        look_x, look_y = (np.interp(leg, range(4), side) for side in np.transpose(digits.CORNERS))
+        middle = (len(padded) - 1) / 2
+        rows, columns = np.mgrid[0:34, 0:34]
+        places = (rows - 16.5 - look_y) / digits.ENLARGED + middle, (columns - 16.5 - look_x) / digits.ENLARGED + middle
+        seen = scipy.ndimage.map_coordinates(padded, places, order=3, mode="nearest").clip(0, 1)
+        np.testing.assert_allclose(film[number], digits.DARK + (1 - digits.DARK) * seen, atol=1e-6)
 
 
 def test_digits_are_many_and_repeatable():

@@ -83,14 +83,29 @@ def simulate_digit(picture: NDArray[np.float64], seed: int) -> Events:
 
 def _film(picture: NDArray[np.float64]) -> NDArray[np.float32]:
     """What the camera sees, frame by frame."""
-    from scipy import ndimage
+    down, across = _views(len(picture), FRAMES)
+    seen = down @ np.pad(picture, BORDER) @ across.transpose(0, 2, 1)
+    return (DARK + (1 - DARK) * seen.clip(0, 1)).astype(np.float32)
 
-    legs = np.linspace(0, len(CORNERS) - 1, FRAMES)
+
+@lru_cache(maxsize=1)
+def _views(size: int, frames: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How much of each row of a picture is in each row of each frame, and the same for columns.
+
+    A cubic spline in two dimensions is one in each, so all pictures share these weights.
+    """
+    legs = np.linspace(0, len(CORNERS) - 1, frames)
     look_x, look_y = (np.interp(legs, range(len(CORNERS)), side) for side in np.transpose(CORNERS))
     centre_x, centre_y = SENSOR.centre
-    middle = (len(picture) - 1) / 2 + BORDER
-    across = (np.arange(SENSOR.width) - centre_x - look_x[:, None]) / ENLARGED + middle
+    middle = (size - 1) / 2 + BORDER
     down = (np.arange(SENSOR.height) - centre_y - look_y[:, None]) / ENLARGED + middle
-    places = np.broadcast_arrays(down[:, :, None], across[:, None, :])
-    seen = ndimage.map_coordinates(np.pad(picture, BORDER), places, order=3, mode="nearest")
-    return (DARK + (1 - DARK) * seen.clip(0, 1)).astype(np.float32)
+    across = (np.arange(SENSOR.width) - centre_x - look_x[:, None]) / ENLARGED + middle
+    return _spline_weights(down, size + 2 * BORDER), _spline_weights(across, size + 2 * BORDER)
+
+
+def _spline_weights(places: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """What each of `count` values weighs at these places between them."""
+    from scipy import ndimage
+
+    alone = np.eye(count)
+    return np.stack([ndimage.map_coordinates(value, [places], order=3, mode="nearest") for value in alone], axis=-1)
