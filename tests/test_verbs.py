@@ -62,7 +62,7 @@ def test_from_recordings_to_a_table(recordings, tmp_path):
     verb = Walk(tmp_path)
     verb("prepare", "folder", "--data", "data", "--out", "store", "--workers", "2")
     verb("pretrain", "folder", "--data", "data", "--out", "pretrained", "--workers", "1", *SMALL)
-    said = verb("train", "folder", "--data", "data", "--out", "run", "--init", "pretrained", "--workers", "2", *SMALL)
+    said = verb("train", "folder", "--data", "data", "--out", "run", "--init", "pretrained", "--workers", "1", *SMALL)
     assert "README.txt" in said.err, "what was skipped is said"
     assert json.loads(verb("evaluate", "run", "--json").out)["recordings"] == 8, "other sensors too"
     verb("report", "run", "--repeats", "1")
