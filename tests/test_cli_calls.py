@@ -10,13 +10,16 @@ import pytest
 from golden.make import FOLDER
 from shell import run
 
-from event2vec import read_events
+from event2vec import Event2VecError, read_events
+from event2vec.cli.progress import ShownProgress
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.evaluation.calibration import Calibration
 from event2vec.evaluation.evaluate import Evaluation
 from event2vec.evaluation.probe import ProbeRow
+from event2vec.studies.gallery import Gallery
 from event2vec.studies.report import Report
 from event2vec.studies.tables import Row, RowResult
+from event2vec.training.folds import CrossValidation, Fold
 
 NETWORK = FOLDER / "network"
 
@@ -192,3 +195,60 @@ def test_what_was_thinned_or_slowed_down_is_said(real, tmp_path, capsys, called,
         "Thinned: the page has 400,000 of the events, picked at random.",
         "The animation plays at 0.5 times the recorded speed.",
     ]
+
+
+@pytest.mark.parametrize("task", ["train", "pretrain"])
+def test_training_gets_the_places_and_only_the_settings_that_were_given(called, task, tmp_path):
+    calls = called(f"event2vec.training.train.{task}", None)
+    places = ("--data", tmp_path, "--out", "run", "--init", NETWORK)
+    assert run(task, "folder", *places, "--workers", "3", "--training.epochs", "5", "--window", "0.5") == 0
+    ((given, named),) = calls
+    assert given == ("folder", str(tmp_path), "run", str(NETWORK))
+    assert named.pop("workers") == 3
+    assert isinstance(named.pop("progress"), ShownProgress)
+    assert named == {"training.epochs": 5, "data.window": 0.5}
+
+
+def test_a_resumed_run_gets_what_may_differ_from_its_start(called, tmp_path, capsys):
+    calls = called("event2vec.training.run.Run.resume", None)
+    assert run("train", "--resume", NETWORK, "--data", tmp_path, "--training.epochs", "9") == 0
+    ((given, named),) = calls
+    assert given[-1] == str(tmp_path)
+    assert named["training.epochs"] == 9
+    for option in (("--out", "x"), ("--init", NETWORK)):
+        assert run("train", "--resume", NETWORK, *option) == 2
+        assert f"--resume continues the run as it was started; omit {option[0]}" in capsys.readouterr().err
+    assert len(calls) == 1
+
+
+def test_folds_are_a_table_with_their_sum(called, tmp_path, capsys):
+    folds = (Fold(1, 0.9, 10, 5, 1.0), Fold(2, 0.7, 10, 4, 2.5))
+    calls = called("event2vec.training.folds.cross_validate", CrossValidation.of(Path("out"), folds))
+    assert run("train", "folder", "--data", tmp_path, "--folds", "2", "--training.epochs", "5") == 0
+    ((given, named),) = calls
+    assert given == ("folder", str(tmp_path), None, None)
+    assert (named["folds"], named["training.epochs"]) == (2, 5)
+    said = capsys.readouterr()
+    rows = [line.split() for line in said.out.splitlines()]
+    assert rows[1][:3] == ["1", "90.00", "%"]
+    assert rows[2][-1] == "2.5"
+    assert "accuracy 80.00 ± 14.14 % over 2 folds, 20 recordings; 95 % interval" in said.out
+    assert "Kept in out/folds.json and out/folds.csv" in said.err
+
+
+def test_figures_say_where_they_are_and_which_are_missing(called, capsys):
+    problem = Event2VecError("the store is gone")
+    calls = called("event2vec.studies.gallery.draw_gallery", Gallery(Path("figures"), {"mine": 0.994}, problem))
+    assert run("figures", NETWORK, "--recordings", "0", "--out", "figures", "--device", "cpu") == 2
+    ((given, named),) = calls
+    assert given == ([str(NETWORK)], "figures")
+    assert (named["recordings"], named["device"], named["data"]) == (0, "cpu", None)
+    said = capsys.readouterr()
+    assert said.out == "mine: neighbouring pixels have a cosine similarity of 0.994\n"
+    assert said.err.splitlines() == [
+        "The figures are in figures",
+        "event2vec: some figures could not be drawn: the store is gone",
+    ]
+    called("event2vec.studies.gallery.draw_gallery", Gallery(Path("figures"), {"mine": 0.994}, None))
+    assert run("figures", NETWORK, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"neighbour_similarity": {"mine": 0.994}, "folder": "figures"}
