@@ -140,7 +140,7 @@ def test_the_same_call_continues_and_repeats_no_finished_fold(store, three, tmp_
 def test_folds_of_other_work_are_left_alone(store, two, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(two.folder, "runs/store-folds")
-    other = cross_validate("folder", store, folds=2, **QUICK, objective={"label_smoothing": 0.1})
+    other = cross_validate("folder", store, folds=2, **QUICK, objective={"class_weights": "balanced"})
     assert str(other.folder) == "runs/store-folds-2"
     with pytest.raises(Event2VecError, match=r"exists already, with other data or settings. Choose another --out"):
         cross_validate("folder", store, "runs/store-folds", folds=4, **QUICK)
