@@ -14,7 +14,8 @@ from event2vec import (
 )
 from event2vec.cli import GROUPS, VERBS, _show_warning, build_parser
 from event2vec.devices import PRECISIONS
-from event2vec.training.recipe import setting_names
+from event2vec.settings import describe_settings
+from event2vec.training.recipe import Recipe, load_recipe
 
 HEAVY = ("torch", "numpy", "scipy", "matplotlib", "lightning", "rich", "eventcv")
 
@@ -84,8 +85,9 @@ def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_na
     assert nmnist["augment.resize"].endswith("(a number, at least 0 and below 1; default: 0.1)")
     assert nmnist["model.sensor"].endswith("(WIDTHxHEIGHT; default: 34x34)")
     assert nmnist["model.pooling"].endswith("(true or false; default: false)")
-    for shown in (usual, nmnist, settings_shown("pretrain", "digits", "--model.dim", "16")):
-        assert set(setting_names()) <= shown.keys()
+    digits = settings_shown("pretrain", "digits", "--model.dim", "16")
+    for shown, recipe in ((usual, Recipe()), (nmnist, load_recipe("nmnist")), (digits, load_recipe("digits"))):
+        assert {each.name for each in describe_settings(recipe)} <= shown.keys()
 
 
 def test_the_precisions_offered_are_those_that_can_be_computed_in():

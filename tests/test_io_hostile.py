@@ -301,7 +301,7 @@ class TestHdf5:
         """Here for the one that asked, which reads late; on a busy machine for a turn on the processor."""
         many = np.arange(100_000)
         path = columns_file(tmp_path / "a.h5", x=many % 30, y=many % 30, t=many, p=many % 2)
-        request = {"path": os.fsencode(path).hex(), "names": list(NAMES.values()), "bytes": 1 << 25}
+        request = {"path": os.fsencode(path).hex(), "names": list(NAMES.values()), "part": None, "bytes": 1 << 25}
         command = [sys.executable, "-P", str(hdf5.CHILD)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
             assert child.stdin is not None

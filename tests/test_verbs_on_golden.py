@@ -73,7 +73,7 @@ def test_every_part_of_a_benchmark_gets_the_options_that_concern_it(tmp_path, mo
         "model": ("asl_dvs", False, compute, tmp_path),
         "training": (),
         "live": (tmp_path, None),
-        "streaming": (tmp_path,),
+        "streaming": (tmp_path, None),
     }
     assert capsys.readouterr().out.count("1.50") == 4 * len(PARTS), "a row of each part, and of the summary"
 
