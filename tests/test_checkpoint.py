@@ -11,15 +11,7 @@ import torch
 from conftest import SMALL, randomise
 from safetensors.torch import load_file, save_file
 
-from event2vec import (
-    Event2VecError,
-    EventBatch,
-    ModelConfig,
-    Sampling,
-    build_model,
-    load_model,
-    save_model,
-)
+from event2vec import Event2VecError, EventBatch, ModelConfig, Sampling, build_model, load_model, save_model
 from event2vec.model.checkpoint import load_any_model
 from event2vec.model.masked import MaskedEventModel, build_masked_model
 

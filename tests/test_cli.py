@@ -9,9 +9,7 @@ import encoders
 import pytest
 from shell import run
 
-from event2vec import (
-    __version__,
-)
+from event2vec import __version__
 from event2vec.cli import GROUPS, VERBS, _show_warning, build_parser
 from event2vec.devices import PRECISIONS
 from event2vec.settings import describe_settings

@@ -12,11 +12,7 @@ import pytest
 from conftest import assert_same
 from shell import run, run_verbs
 
-from event2vec import (
-    EventStore,
-    read_events,
-    write_events,
-)
+from event2vec import EventStore, read_events, write_events
 
 
 def test_info_shows_a_table(tmp_path, capsys, monkeypatch):

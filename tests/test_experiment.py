@@ -14,13 +14,7 @@ from event2vec import Event2VecError, EventStore, Recipe, build_model, cluster_e
 from event2vec.documents import EXPERIMENTS
 from event2vec.model.checkpoint import load_event2vec
 from event2vec.progress import Progress
-from event2vec.studies.experiment import (
-    Setting,
-    choose_pretraining,
-    evenly_spaced,
-    load_experiment,
-    run_experiment,
-)
+from event2vec.studies.experiment import Setting, choose_pretraining, evenly_spaced, load_experiment, run_experiment
 from event2vec.studies.results import RunResult
 from event2vec.studies.tables import Row, RowResult, table, write_table
 from event2vec.training.run import Run

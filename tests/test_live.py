@@ -9,16 +9,7 @@ from conftest import make_recording
 from streams import NETWORK, PATIENCE, SENSOR, Clock, Silent, chunk_of, digits
 
 import event2vec
-from event2vec import (
-    Classifier,
-    Event2VecError,
-    ModelConfig,
-    Sampling,
-    Sensor,
-    build_model,
-    load_model,
-    read_events,
-)
+from event2vec import Classifier, Event2VecError, ModelConfig, Sampling, Sensor, build_model, load_model, read_events
 from event2vec.cli.live import line_of
 from event2vec.data.windows import Windows
 from event2vec.model.trained_on import QUANTILES, TrainedOn

@@ -10,10 +10,7 @@ import torch
 from shell import run_verbs
 from test_authors import their_weights
 
-from event2vec import (
-    load_recipe,
-    write_events,
-)
+from event2vec import load_recipe, write_events
 
 ODD_CLASSES = ("[red]", "$x^", "a_$b", ":smile:", "<b>")
 
