@@ -10,6 +10,8 @@ from torch import nn
 
 from event2vec import Event2VecError, EventBatch, EventStore, Recipe, Run, Sampling, build_model, compare
 from event2vec.baselines import NETWORKS, Baseline
+from event2vec.baselines.config import FrameCnnConfig
+from event2vec.baselines.max_former import MaxFormer
 from event2vec.evaluation.speed import bytes_of_answer
 from event2vec.model.classifier import Classifier, count_parameters
 from event2vec.model.config import NetworkConfig, named
@@ -96,7 +98,7 @@ def test_rows_share_data_and_augmentation_and_keep_their_own_sizes():
 
 
 def test_memory_is_that_of_the_weights_and_of_one_answer():
-    config = NETWORKS["frame_cnn"].section(sensor=SMALL, classes=2, bins=2, channels=64)
+    config = FrameCnnConfig(sensor=SMALL, classes=2, bins=2, channels=64)
     model = build_model(config, sampling=Sampling(length=64)).eval()
     found = bytes_of_answer(model, make_recording(64))
     assert found >= 4 * count_parameters(model)
@@ -123,8 +125,8 @@ def test_figures_three_and_four_are_sweeps_of_several_networks(store, tmp_path, 
     assert len((tmp_path / "three/events.csv").read_text().splitlines()) == 5
     curves = compare_sweep("resolution", store.folder, [1], recipe=BASE, epochs=1, out=tmp_path / "four", repeats=1)
     assert list(curves) == ["event2vec", "max_former"]
-    model, recording = Run.open(tmp_path / "four/max_former-0").model(), make_recording(900)
-    batch = EventBatch.pad([recording])
+    model, batch = Run.open(tmp_path / "four/max_former-0").model(), EventBatch.pad([make_recording(900)])
+    assert isinstance(model, MaxFormer)
     assert torch.equal(model.at_resolution(32)(batch), model(batch))
     assert model.at_resolution(1).resolution == 1
 
@@ -134,7 +136,8 @@ def test_minutes_become_epochs_before_a_training_starts(store, monkeypatch):
     monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 7.0)
     said: list[str] = []
     fitted = fit_to_minutes(recipe, store, "train", _Told(said))
-    assert (fitted.training.epochs, fitted.training.warmup_epochs) == (17, pytest.approx(1.7))
+    assert fitted.training.epochs == 17
+    assert fitted.training.warmup_epochs == pytest.approx(1.7)
     assert said == ["training.minutes 2: 17 epochs of about 7.0 s"]
     assert fit_to_minutes(BASE, store, "train", _Told(said)) is BASE
     monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 200.0)

@@ -53,5 +53,6 @@ def test_the_code_is_the_maximum_written_out(network):
 
 def test_a_time_constant_that_ends_with_the_recording_cannot_be_updated():
     network = build_model(EventNetConfig(sensor=SMALL, classes=3))
+    assert isinstance(network, EventNet)
     with pytest.raises(Event2VecError, match=r"model.tau must be set to update EventNet event by event"):
         network.update(None, make_recording(5))

@@ -1,5 +1,7 @@
 """Sparse layers of compared networks against loops over events and edges, written out."""
 
+from typing import Any
+
 import torch
 from conftest import SMALL, make_recording, randomise
 
@@ -23,7 +25,7 @@ def test_a_sparse_convolution_steps_each_site_through_its_neighbours_events():
     entries = {
         (key // 6, key % 6): features for key, features in zip(sparse.key.tolist(), sparse.features, strict=True)
     }
-    lstm = layer.shared.lstm
+    lstm: Any = layer.shared.lstm
     expected = {}
     for site in {site for site, _ in entries}:
         state = torch.zeros(5), torch.zeros(5)

@@ -33,7 +33,7 @@ class SparseGru(Classifier):
         super().__init__(config, class_names, sampling)
         self.settings = config
         self.frames, seen = _convolutions(config.layout)
-        self.features = nn.Linear(seen, config.features)
+        self.reduce = nn.Linear(seen, config.features)
         self.cell = SparseUnits(config.features, config.units)
         self.head = nn.Linear(config.units, config.classes)
 
@@ -41,7 +41,7 @@ class SparseGru(Classifier):
         check_sensor(batch.sensor, self.config.sensor)
         frames = make_frames(batch, self.settings.bins, "bilinear", self.settings.side)
         frames = frames.mean(dim=2, keepdim=True).log1p().to(self.head.weight.dtype)
-        seen = F.relu(self.features(self.frames(frames.flatten(0, 1)))).unflatten(0, frames.shape[:2])
+        seen = F.relu(self.reduce(self.frames(frames.flatten(0, 1)))).unflatten(0, frames.shape[:2])
         sent = self.cell(drop(seen, self.settings.dropout, generator).transpose(0, 1))
         trace = torch.zeros_like(sent[0])
         logits = torch.zeros_like(self.head.bias)
