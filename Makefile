@@ -48,7 +48,7 @@ clean:
 	rm -rf .venv build *.egg-info
 
 # Installed again only when what is to be installed has changed.
-COMPILED := event2vec/clustering/compiled_engine.c event2vec/model/compiled_attention.c event2vec/model/compiled_attention_kernel.h event2vec/model/compiled_rows.h
+COMPILED := event2vec/clustering/compiled_engine.c event2vec/model/compiled_attention.c event2vec/model/compiled_attention_kernel.h event2vec/model/compiled_rows.h event2vec/model/compiled_times.h
 INSTALLED := pyproject.toml constraints.txt $(COMPILED)
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,5 +1,6 @@
-/* Compiled attention, and the heads that it gets, on random shapes, steps, lengths and values, for `make sanitize`: every tensor lies in memory of
-   exactly its size, what lies between its rows must stay as it was, and threads must not change a bit. */
+/* Compiled attention, the heads that it gets and LayerNorm, on random shapes, steps, lengths and values, for `make
+   sanitize`: every tensor lies in memory of exactly its size, what lies between its rows must stay as it was, and threads
+   must not change a bit. */
 
 #define WITHOUT_PYTHON
 #include "../event2vec/model/compiled_attention.c"
@@ -58,6 +59,13 @@ static void check(const Job *job, Tensor tensor, size_t size, int64_t heads, int
     free(inside);
 }
 
+/* Memory of exactly `size` numbers. */
+static float *numbers(int64_t size, int wild) {
+    float *found = malloc(sizeof(float) * (size_t)size);
+    for (int64_t i = 0; i < size; i++) found[i] = number(wild);
+    return found;
+}
+
 static void one_round(int64_t round) {
     const int wild = round % 3 == 2;
     Job job = {.batch = whole(1, 3), .length = whole(1, round % 10 ? 120 : 700), .key_heads = whole(1, 2)};
@@ -82,6 +90,8 @@ static void one_round(int64_t round) {
         }
         if (i < 6) fill(&job, *tensors[i], head_counts[i], widths[i], wild, i == 3);
     }
+    const int64_t angles = job.batch * job.length * width;
+    job.rotation = whole(0, 1) ? numbers(angles, wild) : NULL;
     const size_t norms = (size_t)(2 * job.batch * heads * 2 * job.length);
     job.norms = malloc(sizeof(float) * norms);
     float *kept[12] = {0};
@@ -98,14 +108,7 @@ static void one_round(int64_t round) {
         }
     }
     for (int i = 0; i < 12; i++) free(kept[i]), free(tensors[i]->first);
-    free(job.norms);
-}
-
-/* Memory of exactly `size` numbers. */
-static float *numbers(int64_t size, int wild) {
-    float *found = malloc(sizeof(float) * (size_t)size);
-    for (int64_t i = 0; i < size; i++) found[i] = number(wild);
-    return found;
+    free(job.norms), free((float *)job.rotation);
 }
 
 static void one_round_of_heads(int64_t round) {
@@ -121,6 +124,7 @@ static void one_round_of_heads(int64_t round) {
         job.tokens * job.heads, job.tokens * dim, job.tokens * few, job.tokens * few, job.tokens * job.heads,
         job.tokens * sizes[0], dim, few, job.heads};
     for (int i = 0; i < 16; i++) *places[i] = numbers(many[i], wild);
+    job.rotation = whole(0, 1) ? numbers(job.tokens * job.width, wild) : NULL;
     for (job.threads = 1; job.threads <= 4; job.threads += 3) {
         if (project(&job) || project_back(&job)) abort();
         for (int i = 4; i < 16; i++) {
@@ -131,11 +135,69 @@ static void one_round_of_heads(int64_t round) {
         }
     }
     for (int i = 0; i < 16; i++) free(kept[i]), free(*places[i]);
+    free((float *)job.rotation);
+}
+
+static void one_round_of_norms(int64_t round) {
+    const int wild = round % 3 == 2, both = (int)whole(0, 1), kept_sums = both && whole(0, 1);
+    Norm job = {.tokens = whole(0, 600), .width = 8 * whole(1, 16), .relu = whole(0, 1), .variant = whole(0, variants() - 1)};
+    const int64_t all = job.tokens * job.width;
+    float *kept[10] = {0}, **places[10] = {(float **)&job.rows, (float **)&job.added, (float **)&job.weight, (float **)&job.bias,
+        &job.sums, &job.normed, (float **)&job.dnormed, &job.drows, &job.dweight, &job.dbias};
+    const int64_t many[] = {all, both ? all : 0, job.width, job.width, kept_sums ? all : 0, all, all, all, job.width, job.width};
+    for (int i = 0; i < 10; i++) *places[i] = numbers(many[i], wild);
+    float *added = (float *)job.added, *sums = job.sums;
+    if (!both) job.added = NULL;
+    if (!kept_sums) job.sums = NULL;
+    for (job.threads = 1; job.threads <= 4; job.threads += 3) {
+        if (norm(&job) || norm_back(&job)) abort();
+        for (int i = 5; i < 10; i++) {
+            if (kept[i] && memcmp(kept[i], *places[i], sizeof(float) * (size_t)many[i]))
+                fprintf(stderr, "round %lld: threads change norm %d\n", (long long)round, i), abort();
+            if (!kept[i]) kept[i] = malloc(sizeof(float) * (size_t)many[i]);
+            memcpy(kept[i], *places[i], sizeof(float) * (size_t)many[i]);
+        }
+    }
+    job.added = added, job.sums = sums;
+    for (int i = 0; i < 10; i++) free(kept[i]), free(*places[i]);
+}
+
+static void one_round_of_times(int64_t round) {
+    const int wild = round % 3 == 2;
+    Convolutions job = {.batch = whole(1, 3), .length = whole(0, 400), .dim = 32 * whole(1, 4), .variant = whole(0, variants() - 1)};
+    const int64_t all = job.batch * job.length;
+    uint8_t *valid = malloc((size_t)all);
+    for (int64_t i = 0; i < all; i++) valid[i] = whole(0, 9) > 0;
+    job.valid = valid;
+    float *kept[9] = {0}, *inputs[12], *outputs[9];
+    job.intervals = inputs[9] = numbers(all, wild), job.dtimes = inputs[10] = numbers(all * job.dim, wild);
+    job.times = inputs[11] = numbers(all * job.dim, 0);
+    int64_t many[9];
+    for (int i = 0; i < 9; i++) {
+        many[i] = layer_width(&job, i / 3) * (i % 3 ? 1 : 3);
+        inputs[i] = numbers(many[i], wild), outputs[i] = numbers(many[i], 0);
+        ((const float **)job.layers)[i] = inputs[i], ((float **)job.dlayers)[i] = outputs[i];
+    }
+    for (job.threads = 1; job.threads <= 4; job.threads += 3) {
+        if (convolve(&job) || convolve_back(&job)) abort();
+        for (int i = 0; i < 9; i++) {
+            if (kept[i] && memcmp(kept[i], outputs[i], sizeof(float) * (size_t)many[i]))
+                fprintf(stderr, "round %lld: threads change times %d\n", (long long)round, i), abort();
+            if (!kept[i]) kept[i] = malloc(sizeof(float) * (size_t)many[i]);
+            memcpy(kept[i], outputs[i], sizeof(float) * (size_t)many[i]);
+        }
+    }
+    for (int i = 0; i < 9; i++) free(kept[i]), free(outputs[i]);
+    for (int i = 0; i < 12; i++) free(inputs[i]);
+    free(valid);
 }
 
 int main(int many, char **arguments) {
     const int64_t rounds = many > 1 ? atoll(arguments[1]) : 1000;
-    for (int64_t round = 0; round < rounds; round++) state = (uint64_t)round, one_round(round), one_round_of_heads(round);
+    for (int64_t round = 0; round < rounds; round++) {
+        state = (uint64_t)round;
+        one_round(round), one_round_of_heads(round), one_round_of_norms(round), one_round_of_times(round);
+    }
     printf("%lld rounds\n", (long long)rounds);
     return 0;
 }

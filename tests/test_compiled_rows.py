@@ -1,13 +1,16 @@
-"""Compiled heads against the plain operations in float64: values, gradients, edges, threads, instructions."""
+"""Compiled heads and convolutions against the plain operations in float64: values, gradients, edges, threads."""
 
 import copy
 
 import pytest
 import torch
+from conftest import make_recording, randomise
 
+from event2vec import EventBatch
 from event2vec.model import compiled_attention, compiled_rows
 from event2vec.model.attention import ForgettingDirection, Rows
 from event2vec.model.compiled_attention import Settings, library
+from event2vec.model.embedding import ConvolutionalTemporal
 
 pytestmark = pytest.mark.skipif(library() is None, reason="event2vec was installed without its compiled part")
 COMPILED = library()
@@ -48,14 +51,35 @@ def test_heads_are_those_of_the_plain_operations(monkeypatch, variant, dim, head
             assert float((one - other).detach().abs().max()) < 2e-6 * max(float(other.detach().abs().max()), 1)
 
 
-def test_threads_do_not_change_a_bit(monkeypatch):
+def convolve(network, lengths):
+    """The temporal embedding of rows of these lengths, and the gradients of its weights."""
+    batch = EventBatch.pad([make_recording(length, seed=seed) for seed, length in enumerate(lengths)])
+    times = network(batch)
+    upstream = torch.randn(times.shape, generator=torch.Generator().manual_seed(1)).to(times.dtype)
+    return [times, *torch.autograd.grad(times, list(network.parameters()), upstream)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("dim", "lengths"), [(64, [300, 129, 3]), (32, [1]), (96, [127, 128]), (32, [2])])
+def test_convolutions_are_those_of_the_plain_operations(monkeypatch, variant, dim, lengths):
+    """Also between tasks, which are of 128 events, at the ends of rows and in their padding."""
+    monkeypatch.setattr(Settings, "variant", variant)
+    network = randomise(ConvolutionalTemporal(dim))
+    for one, other in zip(convolve(network, lengths), convolve(copy.deepcopy(network).double(), lengths), strict=True):
+        assert one.shape == other.shape
+        assert float((one - other).detach().abs().max()) < 3e-6 * max(float(other.detach().abs().max()), 1)
+
+
+@pytest.mark.parametrize("work", ["heads", "convolutions"])
+def test_threads_do_not_change_a_bit(monkeypatch, work):
     direction, tokens = make(), torch.randn(9, 200, 64, generator=torch.Generator().manual_seed(3))
+    network = randomise(ConvolutionalTemporal(64))
     answers = []
     for threads, team in [(1, None), (2, None), (5, None), (3, 0)]:
         monkeypatch.setattr(torch, "get_num_threads", lambda count=threads: count)
         if team is not None:  # threads of its own in place of torch's
             monkeypatch.setattr(compiled_attention, "team", lambda: 0)
-        answers.append(project(direction, tokens))
+        answers.append(project(direction, tokens) if work == "heads" else convolve(network, [700, 400]))
     for other in answers[1:]:
         assert all(torch.equal(one, two) for one, two in zip(answers[0], other, strict=True))
 

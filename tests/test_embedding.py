@@ -98,9 +98,10 @@ def test_intervals_are_shares_of_the_recording():
     assert normalised_intervals(EventBatch.pad([events])).tolist() == [[0, 0.25, 0, 0.75]]
 
 
-def test_the_temporal_embedding_is_that_of_stock_convolutions(make_events):
-    network = randomise(ConvolutionalTemporal(16))
-    batch = EventBatch.pad([make_events(50)])
+@pytest.mark.parametrize("dim", [16, 64])  # only the second is compiled
+def test_the_temporal_embedding_is_that_of_stock_convolutions(make_events, dim):
+    network = randomise(ConvolutionalTemporal(dim))
+    batch = EventBatch.pad([make_events(300)])
     signal = normalised_intervals(batch)[:, None]
     for number, (kernel, norm) in enumerate(zip(network.kernels, network.norms, strict=True)):
         signal = F.relu(signal) if number else signal

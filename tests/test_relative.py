@@ -1,5 +1,6 @@
 """Relative attention: differences of position alone matter, in every form of attention, and the rotation is exact."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,8 @@ from event2vec.model.attention import (
     relative_attention_written_out,
 )
 from event2vec.model.backbone import build_backbone
-from event2vec.model.relative import Rotations, hide_places, positions_of, rotate, rotate_back, rotate_written_out
+from event2vec.model.relative import Rotations, hide_places, positions_of
+from event2vec.model.rotation import rotate, rotate_back, rotate_written_out
 
 
 def draw(*shape, seed=0, dtype=torch.float32):
@@ -96,6 +98,24 @@ def test_rotating_q_k_v_and_back_is_the_definition_with_gradients(form):
     theirs = torch.autograd.grad((exact * upstream.double()).sum(), double)
     for one, other in zip(ours, theirs, strict=True):
         assert (one - other).abs().max() < 1e-4 * other.abs().max()
+
+
+@FORMS
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_a_network_learns_is_what_the_definition_gives(form, count):
+    """Compiled, heads are rotated where they are made and answers where they are written: against float64 as it is."""
+    both = randomise(Bidirectional(32, *(ForgettingDirection(32, 2, 3.0) for _ in range(count))))
+    valid = torch.arange(70) < torch.tensor([[70], [0], [41]])
+    answers = []
+    for network in (both, copy.deepcopy(both).double()):
+        dtype = network.output.weight.dtype
+        tokens = draw(3, 70, 32).to(dtype).requires_grad_()
+        rotation = Rotations(16)(draw(3, 70, 3, seed=1)).to(dtype)
+        seen = network(tokens, Rows(valid, rotation))[valid]
+        upstream = draw(*seen.shape, seed=2).to(dtype)
+        answers.append([seen, *torch.autograd.grad(seen, [tokens, *network.parameters()], upstream)])
+    for one, other in zip(*answers, strict=True):
+        assert (one - other).detach().abs().max() < 1e-5 * max(float(other.detach().abs().max()), 1)
 
 
 @FORMS

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from event2vec.model import compiled_attention, compiled_rows
 from event2vec.model.config import ModelConfig
-from event2vec.model.relative import rotate, rotate_back
+from event2vec.model.rotation import rotate, rotate_back
 
 EPSILON = 1e-5  # of every norm
 
@@ -317,8 +317,7 @@ class ForgettingDirection(Direction):
         projected = self.project_all(tokens)
         if compiled_rows.serves(projected, self.width):
             weights = self.query_norm, self.key_norm, self.forget_bias
-            q, k, v, log_forget = compiled_rows.make_heads(projected, *weights, self.width)
-            return *rows.rotate(q, k, v), log_forget
+            return compiled_rows.make_heads(projected, *weights, self.width, rows.rotation)
         q, k, v, gate = projected.split(self.sizes, dim=-1)
         q, k = self._normalise(q, self.query_norm), self._normalise(k, self.key_norm)
         log_forget = F.logsigmoid(gate.to(torch.promote_types(gate.dtype, torch.float32)) + self.forget_bias)
@@ -383,8 +382,8 @@ class Bidirectional(nn.Module):
         others = inputs if back is ahead else back.project(tokens, rows)
         if isinstance(ahead, ForgettingDirection) and compiled_attention.serves(*inputs):
             parts = [*inputs] if back is ahead else [*inputs, *others]
-            seen: Tensor = compiled_attention.attend(parts, rows.counts, compiled_attention.BOTH)
-            return self.output(rows.rotate_back(seen).flatten(2))
+            seen: Tensor = compiled_attention.attend(parts, rows.counts, compiled_attention.BOTH, rows.rotation)
+            return self.output(seen.flatten(2))
         seen_before = rows.rotate_back(ahead.attend(*inputs))
         seen_after = rows.reversed().rotate_back(back.attend(*(reverse(part, rows.turn) for part in others)))
         # W_fb [O_f; O_b] as two products: the second is turned back when it is narrow, and nothing is concatenated.

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from event2vec.model.attention import Bidirectional, Rows, build_attention
 from event2vec.model.config import ModelConfig
+from event2vec.model.norm import LayerNorm
 from event2vec.model.relative import Rotations, build_rotations
 
 Positions = Float[Tensor, "batch length 3"] | None  # None without relative attention
@@ -20,8 +21,8 @@ class Block(nn.Module):
         self.attention = attention
         self.widen = nn.Linear(dim, hidden, bias=False)
         self.narrow = nn.Linear(hidden, dim, bias=False)
-        self.attention_norm = nn.LayerNorm(dim)
-        self.feed_norm = nn.LayerNorm(dim)
+        self.attention_norm = LayerNorm(dim)
+        self.feed_norm = LayerNorm(dim)
         self.drop_path = drop_path
 
     def forward(
@@ -31,9 +32,9 @@ class Block(nn.Module):
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "batch length dim"]:
         seen = drop_branch(self.attention(tokens, rows), self.drop_path, generator)
-        tokens = self.attention_norm(tokens + seen)
-        thought = drop_branch(self.narrow(F.relu(self.widen(tokens))), self.drop_path, generator)
-        return self.feed_norm(tokens + thought)
+        tokens = self.attention_norm(tokens, seen)
+        thought = drop_branch(self.narrow(F.relu(self.widen(tokens), inplace=True)), self.drop_path, generator)
+        return self.feed_norm(tokens, thought)
 
 
 def drop_branch(
@@ -55,7 +56,7 @@ class Stage(nn.Module):
     def __init__(self, blocks: list[Block], dim: int) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
-        self.norm = nn.LayerNorm(dim)
+        self.norm = LayerNorm(dim)
 
     def forward(
         self,

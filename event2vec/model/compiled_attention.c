@@ -6,6 +6,8 @@
    a block they are pairs of float32. As long as no score can overflow, weights are 2^score with nothing taken off. Tiles
    come nearest first, and a block stops where all that is left is below rounding.
 
+   With rotations (`relative.py`), what each event sees is rotated back by its own angles where it is written.
+
    Work is cut into tasks by the shape alone and each task's sums have one order, so the result is the same to the bit
    for any number of threads. Rows end at their count: padding is not read, and answers and gradients there are 0. */
 
@@ -47,6 +49,7 @@ typedef struct {
     int64_t variant, threads;
     Team *team;            /* runs work on several threads; NULL: threads of our own */
     const int64_t *counts; /* valid events of each row; NULL: all */
+    const float *rotation; /* (batch, length, 2, width / 2): cosines and sines by which answers are rotated back; or NULL */
     Tensor q, k, v, gates;
     Tensor seen[2]; /* the answer of each direction */
     float *norms;   /* (direction, batch, heads, 2, length): what the backward pass needs of softmax, or NULL */
@@ -60,7 +63,8 @@ typedef struct {
     float scale, scale2, longest; /* the largest norm of a key; infinite where bounds on scores do not hold */
     const float *q, *keys, *values;
     int64_t q_step, seen_step, gradient_step, query_step;
-    const double *faded; /* log2 of the gates, summed over all events before each; one more than events */
+    const float *rotation; /* of the row's first event, or NULL */
+    const double *faded;   /* log2 of the gates, summed over all events before each; one more than events */
     float *seen[2], *tops[2], *sums[2];
     const float *gradients[2];
     float *query_changes, *key_changes, *value_changes;
@@ -83,6 +87,18 @@ typedef int32_t FourPlaces __attribute__((vector_size(16)));
         rows[0] = MIX(a, c, 0, 1, 4, 5), rows[1] = MIX(a, c, 2, 3, 6, 7);                        \
         rows[2] = MIX(b, d, 0, 1, 4, 5), rows[3] = MIX(b, d, 2, 3, 6, 7);                        \
     } while (0)
+
+/* Pairs of channels half a head apart, rotated by the cosines and sines of an event; with a sign of -1 rotated back. */
+static inline __attribute__((always_inline)) void rotate_head(const float *from, float *to, const float *rotation, float sign,
+                                                               int64_t width) {
+    const int64_t half = width / 2;
+    for (int64_t channel = 0; channel < half; channel += 4) {
+        const Four cosine = *(const Four *)(rotation + channel), sine = *(const Four *)(rotation + half + channel) * sign;
+        const Four first = *(const Four *)(from + channel), second = *(const Four *)(from + half + channel);
+        *(Four *)(to + channel) = first * cosine - second * sine;
+        *(Four *)(to + half + channel) = second * cosine + first * sine;
+    }
+}
 
 #define JOIN_(one, other) one##_##other
 #define JOIN(one, other) JOIN_(one, other)
@@ -293,6 +309,7 @@ static Head describe(const Work *work, int64_t row, int64_t number) {
     head.keys = work->keys + shared * work->padded * job->width;
     head.values = work->values + shared * work->padded * job->width;
     head.faded = faded + 1;
+    if (job->rotation) head.rotation = job->rotation + row * job->length * job->width;
     for (int after = 0; after < 2; after++) {
         if (!(job->directions >> after & 1)) continue;
         head.seen[after] = at(job->seen[after], row, 0, number);
@@ -479,9 +496,10 @@ EXPORT int64_t learn(const Job *job) {
 }
 
 #include "compiled_rows.h"
+#include "compiled_times.h"
 
 /* What `compiled_attention.py` compares with its own: raise both when the arguments of a function change. */
-EXPORT int64_t interface(void) { return 2; }
+EXPORT int64_t interface(void) { return 3; }
 
 #if !defined(WITHOUT_PYTHON)
 /* Python builds and finds the library as a module; its functions are called through ctypes, which lets go of the lock. */

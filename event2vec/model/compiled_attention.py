@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-INTERFACE = 2  # of the functions in C; a library of another one may be left from an earlier installation
+from event2vec.model.rotation import rotate_back
+
+INTERFACE = 3  # of the functions in C; a library of another one may be left from an earlier installation
 WIDEST = 128
 BEFORE, BOTH = 1, 3  # directions: what was before each event, and also what comes after it
 
@@ -29,8 +31,10 @@ def library() -> ctypes.CDLL | None:
     compiled = ctypes.CDLL(str(path))
     if not hasattr(compiled, "interface") or compiled.interface() != INTERFACE:
         return None
-    for function in (compiled.attend, compiled.learn, compiled.project, compiled.project_back, compiled.variants):
-        function.restype = ctypes.c_int64
+    for name in ("attend", "learn", "project", "norm", "convolve"):
+        getattr(compiled, name).restype = ctypes.c_int64
+    for name in ("project_back", "norm_back", "convolve_back", "variants"):
+        getattr(compiled, name).restype = ctypes.c_int64
     return compiled
 
 
@@ -72,44 +76,56 @@ def _best_variant() -> int:
 def serves(*inputs: Tensor) -> bool:
     """Whether the compiled code can do it: float32 on a CPU, and heads of a width that it has been made for."""
     width = inputs[0].shape[-1]
+    return width <= WIDEST and all(takes(part, width) for part in inputs)
+
+
+def takes(part: Tensor, width: int) -> bool:
+    """Whether compiled code can read a tensor, whose vectors have `width` numbers."""
     return (
         Settings.used
-        and all(part.dtype == torch.float32 and part.device.type == "cpu" for part in inputs)
+        and part.dtype == torch.float32
+        and part.device.type == "cpu"
         and width % 8 == 0
-        and 0 < width <= WIDEST
+        and width > 0
         and not torch.is_autocast_enabled("cpu")
         and is_installed()
     )
 
 
-def attend(inputs: list[Tensor], counts: Tensor | None, directions: int) -> Tensor:
-    """What each event sees of those before it, and with BOTH of those after it. `counts` are the rows' valid events."""
+def attend(inputs: list[Tensor], counts: Tensor | None, directions: int, rotation: Tensor | None = None) -> Tensor:
+    """What each event sees of those before it, and with BOTH of those after it. `counts` are the rows' valid events.
+
+    With the rotation (batch, length, 2, width / 2) of q, k and v, what is seen is rotated back.
+    """
     if torch.compiler.is_compiling() or type(inputs[0]) is not Tensor:
-        return _attend(inputs, counts, directions)[0]
+        seen = _attend(inputs, counts, directions)[0]
+        return seen if rotation is None else rotate_back(seen, rotation)
+    rotation = None if rotation is None else rotation.contiguous()
     if torch.is_grad_enabled() and any(part.requires_grad for part in inputs):
-        return _Attention.apply(counts, directions, *inputs)  # type: ignore[no-untyped-call]
-    return _forward(inputs, counts, directions, wanted=False)[0]
+        return _Attention.apply(counts, rotation, directions, *inputs)  # type: ignore[no-untyped-call]
+    return _forward(inputs, counts, directions, rotation, wanted=False)[0]
 
 
 class _Attention(torch.autograd.Function):
     """The operator below without its cost of a call, which for short rows is that of attention itself."""
 
     @staticmethod
-    def forward(ctx: Any, counts: Tensor | None, directions: int, *inputs: Tensor) -> Tensor:
-        seen, norms = _forward(list(inputs), counts, directions)
-        ctx.save_for_backward(*inputs, counts, seen, norms)
+    def forward(ctx: Any, counts: Tensor | None, rotation: Tensor | None, directions: int, *inputs: Tensor) -> Tensor:
+        seen, norms = _forward(list(inputs), counts, directions, rotation)
+        ctx.save_for_backward(*inputs, counts, rotation, seen, norms)
         ctx.directions = directions
         return seen
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        *inputs, counts, seen, norms = ctx.saved_tensors
-        return None, None, *_backward(gradients[0], inputs, counts, seen, norms, ctx.directions)
+        *inputs, counts, rotation, seen, norms = ctx.saved_tensors
+        changes = _backward(gradients[0], inputs, counts, seen, norms, ctx.directions, rotation)
+        return None, None, None, *changes
 
 
 def _forward(
-    inputs: list[Tensor], counts: Tensor | None, directions: int, wanted: bool = True
+    inputs: list[Tensor], counts: Tensor | None, directions: int, rotation: Tensor | None = None, wanted: bool = True
 ) -> tuple[Tensor, Tensor]:
     """The answer, and what the backward pass needs of softmax if that is wanted."""
     batch, length, heads, width = inputs[0].shape
@@ -117,19 +133,27 @@ def _forward(
     seen = inputs[0].new_empty(batch, length, ways, heads, width)
     norms = inputs[0].new_empty((ways, batch, heads, 2, length) if wanted else (0,))
     for part, mask in _calls(inputs, directions):
-        _call("attend", part, counts, mask, [*_sides(seen), norms.data_ptr() if wanted else 0, *[0] * 24])
+        _call("attend", part, counts, rotation, mask, [*_sides(seen), norms.data_ptr() if wanted else 0, *[0] * 24])
     return seen, norms
 
 
 def _backward(
-    gradient: Tensor, inputs: list[Tensor], counts: Tensor | None, seen: Tensor, norms: Tensor, directions: int
+    gradient: Tensor,
+    inputs: list[Tensor],
+    counts: Tensor | None,
+    seen: Tensor,
+    norms: Tensor,
+    directions: int,
+    rotation: Tensor | None = None,
 ) -> list[Tensor]:
     gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
     changes: list[Tensor] = []
     for part, mask in _calls(inputs, directions):
         changes += [torch.empty(one.shape) for one in part]
         sides = [*_sides(seen), norms.data_ptr(), *_sides(gradient)]
-        _call("learn", part, counts, mask, [*sides, *(number for one in changes[-4:] for number in _view(one))])
+        _call(
+            "learn", part, counts, rotation, mask, [*sides, *(number for one in changes[-4:] for number in _view(one))]
+        )
     return changes
 
 
@@ -152,7 +176,9 @@ def _view(rows: Tensor) -> tuple[int, ...]:
     return rows.data_ptr(), *rows.stride()[:3]
 
 
-def _call(name: str, inputs: list[Tensor], counts: Tensor | None, mask: int, rest: list[int]) -> None:
+def _call(
+    name: str, inputs: list[Tensor], counts: Tensor | None, rotation: Tensor | None, mask: int, rest: list[int]
+) -> None:
     """Numbers and addresses as `Job` in `compiled_attention.c` has them. Other Python threads run meanwhile."""
     compiled = library()
     assert compiled is not None
@@ -161,7 +187,11 @@ def _call(name: str, inputs: list[Tensor], counts: Tensor | None, mask: int, res
     if batch == 0 or length == 0:
         return
     numbers = [batch, length, heads, inputs[1].shape[2], width, mask, int(Settings.stops), variant()]
-    numbers += [torch.get_num_threads(), team(), 0 if counts is None else counts.data_ptr()]
+    numbers += [
+        torch.get_num_threads(),
+        team(),
+        *(0 if part is None else part.data_ptr() for part in (counts, rotation)),
+    ]
     for part in inputs:
         numbers += _view(part)
     numbers += rest

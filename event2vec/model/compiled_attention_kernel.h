@@ -327,7 +327,10 @@ INLINE void NAME(attend_block)(const Head *head, int64_t start, float *scratch, 
         float inverse[BLOCK];
         NAME(see)(head, &side, start, asked, after, careful, queries, own, reach, tile, seen, width);
         for (int i = 0; i < BLOCK; i++) inverse[i] = 1 / side.sum[i];
-        NAME(turn_out)(head->seen[after] + start * head->seen_step, head->seen_step, seen, inverse, asked, width);
+        float *rows = head->seen[after] + start * head->seen_step;
+        NAME(turn_out)(rows, head->seen_step, seen, inverse, asked, width);
+        for (int64_t i = 0; head->rotation && i < asked; i++)
+            rotate_head(rows + i * head->seen_step, rows + i * head->seen_step, head->rotation + (start + i) * width, -1, width);
         if (head->tops[after]) {
             memcpy(head->tops[after] + start, side.top, sizeof(float) * (size_t)asked);
             memcpy(head->sums[after] + start, side.sum, sizeof(float) * (size_t)asked);
@@ -456,8 +459,14 @@ INLINE void NAME(look_back)(const Head *head, Room *room, int64_t start, int64_t
             room->agreements[i] =
                 inverse[i] * NAME(agreement)(gradients + i * head->gradient_step, seen + i * head->seen_step, width);
     }
-    NAME(turn_in)(room->gradients, gradients, head->gradient_step, inverse, asked, width);
-    NAME(copy_rows)(room->gradient_rows, gradients, head->gradient_step, inverse, asked, width, filled);
+    int64_t step = head->gradient_step;
+    if (head->rotation) { /* both rotated, gradient and answer agree as before */
+        for (int64_t i = 0; i < asked; i++)
+            rotate_head(gradients + i * step, room->gradient_rows + i * filled, head->rotation + (start + i) * width, 1, width);
+        gradients = room->gradient_rows, step = filled;
+    }
+    NAME(turn_in)(room->gradients, gradients, step, inverse, asked, width);
+    NAME(copy_rows)(room->gradient_rows, gradients, step, inverse, asked, width, filled);
     NAME(fade_block)(head, &side, room->own, room->tile, asked, after);
     NAME(weigh_scores)(&side, room->tile, NAME(round_up)(asked), after);
     for (int64_t i = 0; i < asked; i++) side.sum[i] = head->sums[after][start + i];

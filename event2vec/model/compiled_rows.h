@@ -1,12 +1,12 @@
-/* What a network does to each token by itself before attention: heads with RMS norm, and the log of the forget gates.
+/* What a network does to each token by itself: heads for attention (RMS norm, rotation, the log of the forget gates), and
+   LayerNorm of a token and what is added to it.
 
    Part of `compiled_attention.c`; `compiled_rows.py` calls it. One pass over the tokens instead of a dozen, and one back.
    Tokens are cut into tasks by their number alone and shares of the weights' gradients are added in the order of the
    tasks, so the result is the same to the bit for any number of threads. */
 
 #define SHARE 128       /* tokens of a task */
-#define RMS_EPSILON 1e-5f
-
+#define EPSILON 1e-5f    /* of every norm */
 #define CLOSEST 87.0f   /* e^-87 is the smallest number that float32 holds in full; a gate farther from 0 is as this one */
 
 typedef float Eight __attribute__((vector_size(32), aligned(4), may_alias));
@@ -16,18 +16,19 @@ typedef int32_t EightBits __attribute__((vector_size(32), aligned(4), may_alias)
 typedef struct {
     int64_t tokens, heads, key_heads, width, variant, threads;
     Team *team;
+    const float *rotation; /* (tokens, 2, width / 2): cosines and sines by which q, k and v are rotated; or NULL */
     const float *projected, *query_norm, *key_norm, *forget_bias;
     float *q, *k, *v, *log_forget;
     const float *dq, *dk, *dv, *dlog_forget;
     float *dprojected, *dquery_norm, *dkey_norm, *dforget_bias;
 } Projection;
 
-/* What the tasks of a call share. */
+/* What the tasks of a call share. Each has room for its own numbers, and its share of the weights' gradients. */
 typedef struct {
-    const Projection *job;
-    void (*task)(const Projection *, int64_t first, int64_t stop, float *gates, float *share);
-    float *gates, *shares; /* each task's gates, and its share of the gradients of both norms and the bias */
-    int64_t room, size, tasks, next;
+    const void *job;
+    void (*task)(const void *job, int64_t first, int64_t stop, float *room, float *share);
+    int64_t many, room, size, tasks, next; /* tokens; numbers of a room and of a share */
+    float *rooms, *shares;
 } Tokens;
 
 static inline __attribute__((always_inline)) float add_eight(const Eight *sums) {
@@ -41,7 +42,7 @@ static inline __attribute__((always_inline)) float inverse_size(const float *row
         const Eight values = *(const Eight *)(row + channel);
         squares += values * values;
     }
-    return 1 / sqrtf(add_eight(&squares) / (float)width + RMS_EPSILON);
+    return 1 / sqrtf(add_eight(&squares) / (float)width + EPSILON);
 }
 
 /* Heads of one token that lie next to each other: each divided by its size, times a weight for each channel. */
@@ -125,6 +126,13 @@ static inline __attribute__((always_inline)) int64_t take_gates(const Projection
     return many;
 }
 
+/* Heads of one token that lie next to each other, rotated by the token's angles or back. */
+static inline __attribute__((always_inline)) void rotate_heads(const float *from, float *to, const Projection *job, int64_t token,
+                                                                float sign, int64_t heads) {
+    for (int64_t place = 0; place < heads * job->width; place += job->width)
+        rotate_head(from + place, to + place, job->rotation + token * job->width, sign, job->width);
+}
+
 static inline __attribute__((always_inline)) void make_heads(const Projection *job, int64_t first, int64_t stop, float *gates) {
     const int64_t width = job->width, dim = job->heads * width, narrow = job->key_heads * width;
     const int64_t whole = dim + 2 * narrow + job->heads, many = take_gates(job, first, stop, gates);
@@ -133,6 +141,11 @@ static inline __attribute__((always_inline)) void make_heads(const Projection *j
         scale_heads(row, job->query_norm, job->q + token * dim, job->heads, width);
         scale_heads(row + dim, job->key_norm, job->k + token * narrow, job->key_heads, width);
         memcpy(job->v + token * narrow, row + dim + narrow, sizeof(float) * (size_t)narrow);
+        if (job->rotation) {
+            rotate_heads(job->q + token * dim, job->q + token * dim, job, token, 1, job->heads);
+            rotate_heads(job->k + token * narrow, job->k + token * narrow, job, token, 1, job->key_heads);
+            rotate_heads(job->v + token * narrow, job->v + token * narrow, job, token, 1, job->key_heads);
+        }
     }
     for (int64_t place = 0; place < many; place += 8) log_gates(gates + place);
     memcpy(job->log_forget + first * job->heads, gates, sizeof(float) * (size_t)many);
@@ -147,9 +160,17 @@ static inline __attribute__((always_inline)) void make_heads_back(const Projecti
     for (int64_t token = first; token < stop; token++) {
         const float *row = job->projected + token * whole;
         float *changes = job->dprojected + token * whole;
-        scale_heads_back(row, job->query_norm, job->dq + token * dim, changes, share, job->heads, width);
-        scale_heads_back(row + dim, job->key_norm, job->dk + token * narrow, changes + dim, share + dim, job->key_heads, width);
-        memcpy(changes + dim + narrow, job->dv + token * narrow, sizeof(float) * (size_t)narrow);
+        const float *dq = job->dq + token * dim, *dk = job->dk + token * narrow, *dv = job->dv + token * narrow;
+        if (job->rotation) {
+            rotate_heads(dq, changes, job, token, -1, job->heads);
+            rotate_heads(dk, changes + dim, job, token, -1, job->key_heads);
+            rotate_heads(dv, changes + dim + narrow, job, token, -1, job->key_heads);
+            dq = changes, dk = changes + dim;
+        } else {
+            memcpy(changes + dim + narrow, dv, sizeof(float) * (size_t)narrow);
+        }
+        scale_heads_back(row, job->query_norm, dq, changes, share, job->heads, width);
+        scale_heads_back(row + dim, job->key_norm, dk, changes + dim, share + dim, job->key_heads, width);
         for (int64_t head = 0; head < job->heads; head++) {
             const float change = gates[(token - first) * job->heads + head] * job->dlog_forget[token * job->heads + head];
             changes[dim + 2 * narrow + head] = change;
@@ -158,13 +179,109 @@ static inline __attribute__((always_inline)) void make_heads_back(const Projecti
     }
 }
 
-#define VARIANT(name, target)                                                                                          \
-    static target void make_heads_##name(const Projection *job, int64_t first, int64_t stop, float *gates, float *share) { \
-        (void)share;                                                                                                   \
-        make_heads(job, first, stop, gates);                                                                           \
-    }                                                                                                                  \
-    static target void make_heads_back_##name(const Projection *job, int64_t first, int64_t stop, float *gates, float *share) { \
-        make_heads_back(job, first, stop, gates, share);                                                               \
+/* All that a call of LayerNorm is given; `compiled_rows.py` has the same structure. */
+typedef struct {
+    int64_t tokens, width, relu, variant, threads; /* `relu`: whether what is below 0 becomes 0 afterwards */
+    Team *team;
+    const float *rows, *added; /* what is normalised: rows, or the sum of both; `added` may be NULL */
+    const float *weight, *bias;
+    float *sums, *normed; /* `sums` may be NULL; the backward pass has the sums as rows */
+    const float *dnormed;
+    float *drows, *dweight, *dbias;
+} Norm;
+
+/* The mean of a row, and 1 over its deviation. */
+static inline __attribute__((always_inline)) float centre(const float *row, int64_t width, float *inverse) {
+    Eight sums = {0}, squares = {0};
+    for (int64_t channel = 0; channel < width; channel += 8) sums += *(const Eight *)(row + channel);
+    const float mean = add_eight(&sums) / (float)width;
+    for (int64_t channel = 0; channel < width; channel += 8) {
+        const Eight apart = *(const Eight *)(row + channel) - mean;
+        squares += apart * apart;
+    }
+    *inverse = 1 / sqrtf(add_eight(&squares) / (float)width + EPSILON);
+    return mean;
+}
+
+static inline __attribute__((always_inline)) void normalise_row(const float *row, const float *weight, const float *bias, int relu,
+                                                                 float *normed, int64_t width) {
+    float inverse;
+    const float mean = centre(row, width, &inverse);
+    for (int64_t channel = 0; channel < width; channel += 8) {
+        const Eight apart = (*(const Eight *)(row + channel) - mean) * inverse;
+        const Eight value = apart * *(const Eight *)(weight + channel) + *(const Eight *)(bias + channel);
+        *(Eight *)(normed + channel) = relu ? CHOOSE(value < 0, (Eight){0}, value) : value;
+    }
+}
+
+/* The gradient of a row, and added to `share` those of weights and biases. */
+static inline __attribute__((always_inline)) void normalise_row_back(const float *row, const float *gradients, const float *weight,
+                                                                      float *share, float *changes, int64_t width) {
+    float inverse;
+    const float mean = centre(row, width, &inverse);
+    Eight sums = {0}, agreements = {0};
+    for (int64_t channel = 0; channel < width; channel += 8) {
+        const Eight apart = (*(const Eight *)(row + channel) - mean) * inverse;
+        Eight gradient = *(const Eight *)(gradients + channel);
+        *(Eight *)(share + channel) += gradient * apart;
+        *(Eight *)(share + width + channel) += gradient;
+        gradient *= *(const Eight *)(weight + channel);
+        sums += gradient, agreements += gradient * apart;
+        *(Eight *)(changes + channel) = gradient;
+    }
+    const float common = add_eight(&sums) / (float)width, agreement = add_eight(&agreements) / (float)width;
+    for (int64_t channel = 0; channel < width; channel += 8) {
+        const Eight apart = (*(const Eight *)(row + channel) - mean) * inverse;
+        *(Eight *)(changes + channel) = (*(const Eight *)(changes + channel) - common - apart * agreement) * inverse;
+    }
+}
+
+static inline __attribute__((always_inline)) void normalise(const Norm *job, int64_t first, int64_t stop) {
+    const int64_t width = job->width;
+    for (int64_t place = first * width; place < stop * width; place += width) {
+        const float *row = job->rows + place;
+        float *normed = job->normed + place, *sums = job->sums ? job->sums + place : normed;
+        if (job->added) {
+            for (int64_t channel = 0; channel < width; channel += 8)
+                *(Eight *)(sums + channel) = *(const Eight *)(row + channel) + *(const Eight *)(job->added + place + channel);
+            row = sums;
+        }
+        normalise_row(row, job->weight, job->bias, (int)job->relu, normed, width);
+    }
+}
+
+static inline __attribute__((always_inline)) void normalise_back(const Norm *job, int64_t first, int64_t stop, float *share) {
+    const int64_t width = job->width;
+    memset(share, 0, sizeof(float) * (size_t)(2 * width));
+    for (int64_t place = first * width; place < stop * width; place += width) {
+        const float *gradients = job->dnormed + place;
+        float *changes = job->drows + place;
+        if (job->relu) {
+            for (int64_t channel = 0; channel < width; channel += 8)
+                *(Eight *)(changes + channel) =
+                    CHOOSE(*(const Eight *)(job->normed + place + channel) <= 0, (Eight){0}, *(const Eight *)(gradients + channel));
+            gradients = changes;
+        }
+        normalise_row_back(job->rows + place, gradients, job->weight, share, changes, width);
+    }
+}
+
+/* Tasks of each kind, for one instruction set. */
+#define VARIANT(name, target)                                                                                    \
+    static target void make_heads_##name(const void *job, int64_t first, int64_t stop, float *room, float *share) {      \
+        (void)share;                                                                                             \
+        make_heads(job, first, stop, room);                                                                      \
+    }                                                                                                            \
+    static target void make_heads_back_##name(const void *job, int64_t first, int64_t stop, float *room, float *share) { \
+        make_heads_back(job, first, stop, room, share);                                                          \
+    }                                                                                                            \
+    static target void normalise_##name(const void *job, int64_t first, int64_t stop, float *room, float *share) {       \
+        (void)room, (void)share;                                                                                 \
+        normalise(job, first, stop);                                                                             \
+    }                                                                                                            \
+    static target void normalise_back_##name(const void *job, int64_t first, int64_t stop, float *room, float *share) {  \
+        (void)room;                                                                                              \
+        normalise_back(job, first, stop, share);                                                                 \
     }
 VARIANT(baseline, )
 #if defined(__x86_64__)
@@ -175,33 +292,41 @@ VARIANT(avx2, )
 
 static void take_tokens(void *data) {
     Tokens *tokens = data;
-    const Projection *job = tokens->job;
-    for (int64_t task; (task = __atomic_fetch_add(&tokens->next, 1, __ATOMIC_RELAXED)) < tokens->tasks;) {
-        float *gates = tokens->gates + task * tokens->room;
-        tokens->task(job, task * SHARE, smaller((task + 1) * SHARE, job->tokens), gates, tokens->shares + task * tokens->size);
-    }
+    for (int64_t task; (task = __atomic_fetch_add(&tokens->next, 1, __ATOMIC_RELAXED)) < tokens->tasks;)
+        tokens->task(tokens->job, task * SHARE, smaller((task + 1) * SHARE, tokens->many), tokens->rooms + task * tokens->room,
+                     tokens->shares + task * tokens->size);
 }
 
 /* Runs all tasks; returns 0 without memory. */
-static int run_tokens(Tokens *tokens, const Projection *job) {
-    tokens->job = job, tokens->tasks = divide_up(job->tokens, SHARE), tokens->room = SHARE * job->heads + 8;
-    void **places[] = {(void **)&tokens->gates, (void **)&tokens->shares};
+static int run_tokens(Tokens *tokens, Team *team, int64_t threads) {
+    tokens->tasks = divide_up(tokens->many, SHARE);
+    void **places[] = {(void **)&tokens->rooms, (void **)&tokens->shares};
     const size_t sizes[] = {sizeof(float) * (size_t)(tokens->tasks * tokens->room),
                             sizeof(float) * (size_t)(tokens->tasks * tokens->size)};
     const int got = allocate(places, sizes, 2);
-    if (got) start_threads(job->team, take_tokens, tokens, smaller(tokens->tasks / 2, smaller(job->threads, MOST_THREADS)));
+    if (got) start_threads(team, take_tokens, tokens, smaller(tokens->tasks / 2, smaller(threads, MOST_THREADS)));
     return got;
 }
 
+/* `many` of the shares' numbers from the first on, each added up over the tasks in their order. */
+static void add_shares(const Tokens *tokens, int64_t first, int64_t many, float *totals) {
+    for (int64_t place = 0; place < many; place++) {
+        double sum = 0;
+        for (int64_t task = 0; task < tokens->tasks; task++) sum += tokens->shares[task * tokens->size + first + place];
+        totals[place] = (float)sum;
+    }
+}
+
 static void free_tokens(Tokens *tokens) {
-    void **places[] = {(void **)&tokens->gates, (void **)&tokens->shares};
+    void **places[] = {(void **)&tokens->rooms, (void **)&tokens->shares};
     release(places, 2);
 }
 
 /* q and k with their norms, v, and the log of the gates, each on its own; returns -1 without memory, else 0. */
 EXPORT int64_t project(const Projection *job) {
-    Tokens tokens = {.task = job->variant ? make_heads_avx2 : make_heads_baseline};
-    const int got = run_tokens(&tokens, job);
+    Tokens tokens = {.job = job, .task = job->variant ? make_heads_avx2 : make_heads_baseline, .many = job->tokens};
+    tokens.room = SHARE * job->heads + 8;
+    const int got = run_tokens(&tokens, job->team, job->threads);
     free_tokens(&tokens);
     return got - 1;
 }
@@ -209,15 +334,32 @@ EXPORT int64_t project(const Projection *job) {
 /* Gradients of what was projected, of both norms and of the bias; returns -1 without memory, else 0. */
 EXPORT int64_t project_back(const Projection *job) {
     const int64_t dim = job->heads * job->width, narrow = job->key_heads * job->width;
-    Tokens tokens = {.task = job->variant ? make_heads_back_avx2 : make_heads_back_baseline, .size = dim + narrow + job->heads};
-    const int got = run_tokens(&tokens, job);
-    for (int64_t place = 0; got && place < tokens.size; place++) {
-        double sum = 0;
-        for (int64_t task = 0; task < tokens.tasks; task++) sum += tokens.shares[task * tokens.size + place];
-        if (place < dim) job->dquery_norm[place] = (float)sum;
-        else if (place < dim + narrow) job->dkey_norm[place - dim] = (float)sum;
-        else job->dforget_bias[place - dim - narrow] = (float)sum;
+    Tokens tokens = {.job = job, .task = job->variant ? make_heads_back_avx2 : make_heads_back_baseline, .many = job->tokens};
+    tokens.room = SHARE * job->heads + 8, tokens.size = dim + narrow + job->heads;
+    const int got = run_tokens(&tokens, job->team, job->threads);
+    if (got) {
+        add_shares(&tokens, 0, dim, job->dquery_norm);
+        add_shares(&tokens, dim, narrow, job->dkey_norm);
+        add_shares(&tokens, dim + narrow, job->heads, job->dforget_bias);
     }
+    free_tokens(&tokens);
+    return got - 1;
+}
+
+/* LayerNorm; returns -1 without memory, else 0. */
+EXPORT int64_t norm(const Norm *job) {
+    Tokens tokens = {.job = job, .task = job->variant ? normalise_avx2 : normalise_baseline, .many = job->tokens};
+    const int got = run_tokens(&tokens, job->team, job->threads);
+    free_tokens(&tokens);
+    return got - 1;
+}
+
+/* Gradients of the rows, which are also those of what was added, and of the weights; returns -1 without memory, else 0. */
+EXPORT int64_t norm_back(const Norm *job) {
+    Tokens tokens = {.job = job, .task = job->variant ? normalise_back_avx2 : normalise_back_baseline, .many = job->tokens};
+    tokens.size = 2 * job->width;
+    const int got = run_tokens(&tokens, job->team, job->threads);
+    if (got) add_shares(&tokens, 0, job->width, job->dweight), add_shares(&tokens, job->width, job->width, job->dbias);
     free_tokens(&tokens);
     return got - 1;
 }

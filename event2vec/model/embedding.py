@@ -15,7 +15,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from event2vec.events import EventBatch
+from event2vec.model import compiled_rows
 from event2vec.model.config import ModelConfig
+from event2vec.model.norm import LayerNorm
 from event2vec.sensor import Sensor
 
 
@@ -62,7 +64,7 @@ class ParametricSpatial(nn.Module):
             nn.Linear(width, wider, bias=False)
             for width, wider in ((3, dim // 4), (dim // 4, dim // 2), (dim // 2, dim))
         )
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in (dim // 4, dim // 2, dim))
+        self.norms = nn.ModuleList(LayerNorm(width, relu=width < dim) for width in (dim // 4, dim // 2, dim))
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         return self.embed(normalised_coordinates(batch))
@@ -70,8 +72,8 @@ class ParametricSpatial(nn.Module):
     def embed(self, where: Float[Tensor, "*rows 3"]) -> Float[Tensor, "*rows dim"]:
         """phi of normalised coordinates."""
         where = self.norms[0](self.layers[0](where.to(next(self.parameters()).dtype)))
-        where = self.norms[1](self.layers[1](F.relu(where)))
-        return self.norms[2](self.layers[2](F.relu(where)))
+        where = self.norms[1](self.layers[1](where))
+        return self.norms[2](self.layers[2](where))
 
     @torch.no_grad()
     def table(self) -> Float[Tensor, "rows dim"]:
@@ -132,15 +134,20 @@ class ConvolutionalTemporal(nn.Module):
         super().__init__()
         widths = (dim // 4, dim // 2, dim)
         self.kernels = nn.ParameterList(nn.Parameter(torch.empty(width, 3)) for width in widths)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths)
+        self.norms = nn.ModuleList(LayerNorm(width, relu=width < dim) for width in widths)
         for kernel in self.kernels:
             nn.init.uniform_(kernel, -(3**-0.5), 3**-0.5)  # as nn.Conv1d starts: one input channel, three taps
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
-        when, real = normalised_intervals(batch)[..., None].to(self.kernels[0].dtype), batch.valid[..., None]
+        intervals = normalised_intervals(batch).to(self.kernels[0].dtype)
+        if compiled_rows.serves(intervals, len(self.kernels[0])):
+            pairs = zip(self.kernels, self.norms, strict=True)
+            layers = [part for kernel, norm in pairs for part in (kernel, *norm.parameters())]
+            return compiled_rows.convolve(intervals, batch.valid, layers, len(self.kernels[2]))
+        when, real = intervals[..., None], batch.valid[..., None]
         when = self.norms[0](convolve(when, self.kernels[0]))
-        when = self.norms[1](convolve(F.relu(when) * real, self.kernels[1]))
-        return self.norms[2](convolve(F.relu(when) * real, self.kernels[2]))
+        when = self.norms[1](convolve(when * real, self.kernels[1]))
+        return self.norms[2](convolve(when * real, self.kernels[2]))
 
 
 def convolve(

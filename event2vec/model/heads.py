@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from event2vec.model.norm import LayerNorm
+
 
 class ClassHead(nn.Module):
     """The mean over valid tokens, then a linear layer. A row without events gets the layer's biases."""
@@ -35,9 +37,9 @@ class EventDecoder(nn.Module):
         super().__init__()
         widths = (dim, dim // 2, dim // 4, 3)
         self.layers = nn.ModuleList(nn.Linear(width, narrower, bias=False) for width, narrower in pairwise(widths))
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths[1:3])
+        self.norms = nn.ModuleList(LayerNorm(width, relu=True) for width in widths[1:3])
 
     def forward(self, where: Float[Tensor, "*rows dim"]) -> Float[Tensor, "*rows 3"]:
-        where = F.relu(self.norms[0](self.layers[0](where)))
-        where = F.relu(self.norms[1](self.layers[1](where)))
+        where = self.norms[0](self.layers[0](where))
+        where = self.norms[1](self.layers[1](where))
         return F.tanh(self.layers[2](where))

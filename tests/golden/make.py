@@ -132,15 +132,14 @@ SETTINGS: dict[str, Any] = {
 @contextmanager
 def attention_of(kind: str) -> Iterator[None]:
     """Forgetting attention by compiled code, or folded into the stock kernel as where nothing could be compiled."""
-    from event2vec.model import compiled_attention
+    from event2vec.model.compiled_attention import Settings
 
-    serves = compiled_attention.serves
-    if kind == "folded":
-        compiled_attention.serves = lambda *_: False
+    used = Settings.used
+    Settings.used = used and kind != "folded"
     try:
         yield
     finally:
-        compiled_attention.serves = serves
+        Settings.used = used
 
 
 @contextmanager
