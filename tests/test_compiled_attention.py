@@ -149,11 +149,11 @@ def test_long_rows_are_exact(name, variant):
 @pytest.mark.slow
 @pytest.mark.xdist_group("long rows")
 @pytest.mark.parametrize("name", list(LONG)[2:])
-def test_scores_that_would_overflow_are_no_worse_than_float32(name, variant):
-    """Scores of a few hundred: their own rounding is 2e-5, and the stock kernel's error 3.5e-5."""
+def test_scores_that_would_overflow_are_kept_as_two_numbers(name, variant):
+    """Scores of a few hundred: rounded to one number they would be wrong by 2e-5, and answers by 4e-5."""
     seen, gradients = compare_long(name)
-    assert seen < 4e-5
-    assert max(gradients) < 1e-5
+    assert seen < (2e-5 if variant == 0 else 1e-5)  # the plainest CPUs round products before they add them
+    assert max(gradients) < 4e-6
 
 
 def test_the_order_of_work_does_not_depend_on_threads(threads, monkeypatch):

@@ -3,8 +3,9 @@
    score(i, j) = q_i k_j / sqrt(width) + the sum of the log gates between them, softmax over the events before i and over
    those after i. Everything is in base 2. The gates' sums are taken in float64; between a block of queries and a tile of
    keys they are split at the block's edge, (C_i - C_edge) + (C_edge - C_j), so that float32 holds both parts, and within
-   a block they are pairs of float32. As long as no score can overflow, weights are 2^score with nothing taken off. Tiles
-   come nearest first, and a block stops where all that is left is below rounding.
+   a block they are pairs of float32. As long as no score can overflow, weights are 2^score with nothing taken off; in other
+   blocks the largest score is, and scores are kept as two numbers, since the last digit of one is too coarse. Tiles come
+   nearest first, and a block stops where all that is left is below rounding.
 
    With rotations (`relative.py`), what each event sees is rotated back by its own angles where it is written.
 
@@ -363,7 +364,7 @@ static Work plan(const Job *job) {
     work.padded = work.blocks * variant->block;
     work.filled = divide_up(job->width, variant->lanes) * variant->lanes;
     work.scratch_size =
-        (size_t)(variant->block * (5 * work.filled + variant->block + 2 * variant->tile) + 63) / 64 * 64 + 16;
+        (size_t)(variant->block * (5 * work.filled + 2 * variant->block + 2 * variant->tile) + 63) / 64 * 64 + 16;
     return work;
 }
 

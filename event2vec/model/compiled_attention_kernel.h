@@ -120,10 +120,32 @@ INLINE void NAME(multiply_halves)(Vector *sums, const float *queries, const floa
     UNROLL for (int i = 0; i < ROWS * VECTORS; i++) sums[i] += others[i];
 }
 
-/* Scores of the block's own events among each other, without gates: both directions use them. */
-INLINE void NAME(score_block)(const float *queries, const float *keys, int64_t asked, float *scores,
+/* Products of ROWS keys with the queries, and what rounding took off each sum. */
+INLINE void NAME(multiply_finely)(float *products, float *rests, const float *queries, const float *keys,
+                                  const int64_t width) {
+    for (int row = 0; row < ROWS; row += 2) {
+        Vector sums[2 * VECTORS] = {{0}}, lost[2 * VECTORS] = {{0}};
+        for (int64_t channel = 0; channel < width; channel++)
+            UNROLL for (int i = 0; i < 2 * VECTORS; i++) {
+                const Vector factor = NAME(all)(keys[(row + i / VECTORS) * width + channel]);
+                const Vector value = NAME(load)(queries + channel * BLOCK + i % VECTORS * LANES);
+                const Vector sum = sums[i] + factor * value;
+                lost[i] += factor * value + (sums[i] - sum);
+                sums[i] = sum;
+            }
+        for (int i = 0; i < 2 * VECTORS; i++) NAME(store)(products + row * BLOCK + i * LANES, sums[i]);
+        for (int i = 0; i < 2 * VECTORS; i++) NAME(store)(rests + row * BLOCK + i * LANES, lost[i]);
+    }
+}
+
+/* Scores of the block's own events among each other, without gates: both directions use them. With `fine` as two numbers. */
+INLINE void NAME(score_block)(const float *queries, const float *keys, int64_t asked, float *scores, float *fine,
                               const int64_t width) {
     for (int64_t key = 0; key < asked; key += ROWS) {
+        if (fine) {
+            NAME(multiply_finely)(scores + key * BLOCK, fine + key * BLOCK, queries, keys + key * width, width);
+            continue;
+        }
         Vector sums[ROWS * VECTORS];
         NAME(multiply_halves)(sums, queries, keys + key * width, width);
         for (int i = 0; i < ROWS * VECTORS; i++) NAME(store)(scores + key * BLOCK + i * LANES, sums[i]);
@@ -152,24 +174,34 @@ INLINE void NAME(fade_keys)(float *biases, const Head *head, const Side *side, i
     for (int64_t key = many; key % ROWS; key++) biases[key] = HIDDEN;
 }
 
+/* Where a score is two numbers, they are the product without scale and gates, and all the rest. */
+typedef struct {
+    float *scores, *fine; /* `fine` is NULL where a score is one number */
+} NAME(Scores);
+#define Scores NAME(Scores)
+
 /* From scores without gates to scores with them, for the events of the block itself. */
-INLINE void NAME(fade_block)(const Head *head, const Side *side, const float *scores, float *tile, int64_t asked, int after) {
+INLINE void NAME(fade_block)(const Head *head, const Side *side, Scores own, Scores tile, int64_t asked, int after) {
     Places lanes;
     for (int lane = 0; lane < LANES; lane++) lanes[lane] = lane;
+    const Bits hidden = (Bits)NAME(all)(HIDDEN);
     for (int64_t key = 0; key < asked; key++)
         for (int vector = 0; vector < VECTORS; vector++) {
-            const int64_t place = vector * LANES;
+            const int64_t place = vector * LANES, to = key * BLOCK + place;
             const Vector bias = (NAME(load)(side->faded + place) - NAME(all)(side->faded[key])) +
                                 (NAME(load)(side->rest + place) - NAME(all)(side->rest[key]));
-            const Vector score = NAME(load)(scores + key * BLOCK + place) * NAME(all)(head->scale2) + bias;
-            const int32_t own = (int32_t)(key - place);
-            const Bits seen = (Bits)(after ? lanes <= own : lanes >= own);
-            const Bits hidden = (Bits)NAME(all)(HIDDEN);
-            NAME(store)(tile + key * BLOCK + place, (Vector)(((Bits)score & seen) | (hidden & ~seen)));
+            const Vector part = NAME(load)((tile.fine ? own.fine : own.scores) + to) * NAME(all)(head->scale2) + bias;
+            const int32_t self = (int32_t)(key - place);
+            const Bits seen = (Bits)(after ? lanes <= self : lanes >= self);
+            NAME(store)((tile.fine ? tile.fine : tile.scores) + to, (Vector)(((Bits)part & seen) | (hidden & ~seen)));
+            if (tile.fine) NAME(store)(tile.scores + to, (Vector)((Bits)NAME(load)(own.scores + to) & seen));
         }
     for (int64_t key = asked; key % ROWS; key++)
-        for (int vector = 0; vector < VECTORS; vector++)
-            NAME(store)(tile + key * BLOCK + vector * LANES, NAME(all)(HIDDEN));
+        for (int vector = 0; vector < VECTORS; vector++) {
+            const int64_t to = key * BLOCK + vector * LANES;
+            NAME(store)(tile.scores + to, tile.fine ? (Vector){0} : NAME(all)(HIDDEN));
+            if (tile.fine) NAME(store)(tile.fine + to, NAME(all)(HIDDEN));
+        }
 }
 
 /* Scores of ROWS keys, gates included, into registers. */
@@ -182,17 +214,23 @@ INLINE void NAME(score_rows)(Vector *scores, const Side *side, float scale, cons
                                              (NAME(all)(biases[row]) + NAME(load)(side->faded + vector * LANES));
 }
 
+/* A score with `top` taken off: of two numbers the first is off by no rounding. */
+INLINE Vector NAME(score_above)(Scores tile, int64_t place, float scale, Vector top) {
+    if (tile.fine)
+        return (NAME(load)(tile.scores + place) * NAME(all)(scale) - top) + NAME(load)(tile.fine + place);
+    return NAME(load)(tile.scores + place) - top;
+}
+
 /* From scores to weights, in place. */
-INLINE void NAME(weigh_scores)(Side *side, float *tile, int64_t many, int after) {
+INLINE void NAME(weigh_scores)(Side *side, float scale, Scores tile, int64_t many, int after) {
     for (int vector = 0; vector < VECTORS; vector++) {
         const Vector top = NAME(load)(side->top + vector * LANES);
         Vector sum = {0};
         for (int64_t step = 0; step < many; step++) { /* the smallest first */
-            const int64_t key = after ? many - 1 - step : step;
-            float *place = tile + key * BLOCK + vector * LANES;
-            const Vector score = NAME(load)(place) - top;
+            const int64_t place = (after ? many - 1 - step : step) * BLOCK + vector * LANES;
+            const Vector score = NAME(score_above)(tile, place, scale, top);
             const Vector weight = NAME(power)(score) + (score - score); /* no number stays none */
-            NAME(store)(place, weight);
+            NAME(store)(tile.scores + place, weight);
             sum += weight;
         }
         NAME(store)(side->sum + vector * LANES, NAME(load)(side->sum + vector * LANES) + sum);
@@ -200,12 +238,13 @@ INLINE void NAME(weigh_scores)(Side *side, float *tile, int64_t many, int after)
 }
 
 /* Raise `top` to the largest score so far and bring what was summed below it. */
-INLINE void NAME(raise_top)(Side *side, const float *tile, int64_t many, float *seen, const int64_t width) {
+INLINE void NAME(raise_top)(Side *side, float scale, Scores tile, int64_t many, float *seen, const int64_t width) {
     for (int vector = 0; vector < VECTORS; vector++) {
         const int64_t place = vector * LANES;
         const Vector before = NAME(load)(side->top + place);
         Vector top = before;
-        for (int64_t key = 0; key < many; key++) top = LARGER(top, NAME(load)(tile + key * BLOCK + place));
+        for (int64_t key = 0; key < many; key++)
+            top = LARGER(top, NAME(score_above)(tile, key * BLOCK + place, scale, (Vector){0}));
         const Vector factor = NAME(power)(before - top);
         NAME(store)(side->top + place, top);
         NAME(store)(side->sum + place, NAME(load)(side->sum + place) * factor);
@@ -234,13 +273,17 @@ INLINE void NAME(weigh)(Side *side, float scale, const float *queries, const flo
         NAME(store)(side->sum + vector * LANES, NAME(load)(side->sum + vector * LANES) + sum[vector]);
 }
 
-INLINE void NAME(score)(const Side *side, float scale, const float *queries, const float *keys, const float *biases, float *tile,
-                        int64_t many, const int64_t width) {
-    for (int64_t key = 0; key < many; key += ROWS) {
-        Vector scores[ROWS * VECTORS];
-        NAME(score_rows)(scores, side, scale, queries, keys + key * width, biases + key, width);
-        for (int i = 0; i < ROWS * VECTORS; i++) NAME(store)(tile + key * BLOCK + i * LANES, scores[i]);
-    }
+/* Scores of a tile of keys as two numbers, where they may be large. */
+INLINE void NAME(score_finely)(const Side *side, float scale, const float *queries, const float *keys, const float *biases,
+                               Scores tile, int64_t many, const int64_t width) {
+    for (int64_t key = 0; key < many; key += ROWS)
+        NAME(multiply_finely)(tile.scores + key * BLOCK, tile.fine + key * BLOCK, queries, keys + key * width, width);
+    for (int64_t key = 0; key < many; key++)
+        for (int vector = 0; vector < VECTORS; vector++) {
+            float *fine = tile.fine + key * BLOCK + vector * LANES;
+            const Vector gates = NAME(all)(biases[key]) + NAME(load)(side->faded + vector * LANES);
+            NAME(store)(fine, NAME(load)(fine) * NAME(all)(scale) + gates);
+        }
 }
 
 /* sums[channel][query] += values(key, channel) * tile[key][query], summed within the tile first, far keys before near
@@ -284,19 +327,18 @@ INLINE int64_t NAME(next_tile)(const Head *head, const Side *side, int64_t start
 INLINE int64_t NAME(round_up)(int64_t many) { return (many + ROWS - 1) / ROWS * ROWS; }
 
 /* What the queries of a block see of the events before them, or after. */
-INLINE void NAME(see)(const Head *head, Side *side, int64_t start, int64_t asked, int after, int careful,
-                      const float *queries, const float *own, const float *reach, float *tile, float *seen,
-                      const int64_t width) {
+INLINE void NAME(see)(const Head *head, Side *side, int64_t start, int64_t asked, int after, const float *queries,
+                      Scores own, const float *reach, Scores tile, float *seen, const int64_t width) {
     float biases[TILE + ROWS];
     memset(seen, 0, sizeof(float) * BLOCK * (size_t)width);
     NAME(open_side)(side, head, start, asked, after);
     NAME(fade_block)(head, side, own, tile, asked, after);
-    if (careful) {
+    if (tile.fine) {
         for (int i = 0; i < BLOCK; i++) side->top[i] = HIDDEN;
-        NAME(raise_top)(side, tile, asked, seen, width);
+        NAME(raise_top)(side, head->scale2, tile, asked, seen, width);
     }
-    NAME(weigh_scores)(side, tile, asked, after);
-    NAME(gather)(seen, head->values + start * width, tile, asked, after, width);
+    NAME(weigh_scores)(side, head->scale2, tile, asked, after);
+    NAME(gather)(seen, head->values + start * width, tile.scores, asked, after, width);
     const int64_t all = after ? head->count - start - asked : start;
     for (int64_t done = 0, many; done < all; done += many) {
         double nearest;
@@ -304,28 +346,26 @@ INLINE void NAME(see)(const Head *head, Side *side, int64_t start, int64_t asked
         if (NAME(rest_is_nothing)(head, side, reach, asked, nearest, all - done)) break;
         NAME(fade_keys)(biases, head, side, first, many, after);
         const float *keys = head->keys + first * width;
-        if (careful) {
-            NAME(score)(side, head->scale2, queries, keys, biases, tile, NAME(round_up)(many), width);
-            NAME(raise_top)(side, tile, many, seen, width);
-            NAME(weigh_scores)(side, tile, many, after);
+        if (tile.fine) {
+            NAME(score_finely)(side, head->scale2, queries, keys, biases, tile, NAME(round_up)(many), width);
+            NAME(raise_top)(side, head->scale2, tile, many, seen, width);
+            NAME(weigh_scores)(side, head->scale2, tile, many, after);
         } else {
-            NAME(weigh)(side, head->scale2, queries, keys, biases, tile, NAME(round_up)(many), width);
+            NAME(weigh)(side, head->scale2, queries, keys, biases, tile.scores, NAME(round_up)(many), width);
         }
-        NAME(gather)(seen, head->values + first * width, tile, many, after, width);
+        NAME(gather)(seen, head->values + first * width, tile.scores, many, after, width);
     }
 }
 
-INLINE void NAME(attend_block)(const Head *head, int64_t start, float *scratch, const int64_t width) {
-    float *queries = scratch, *seen = queries + width * BLOCK, *own = seen + width * BLOCK;
-    float *tile = own + BLOCK * BLOCK, reach[BLOCK];
-    const int64_t asked = head->count - start < BLOCK ? head->count - start : BLOCK;
-    const int careful = NAME(load_queries)(head, start, asked, queries, reach, width);
-    NAME(score_block)(queries, head->keys + start * width, asked, own, width);
+/* Both directions of a block. */
+INLINE void NAME(attend_both)(const Head *head, int64_t start, int64_t asked, const float *queries, const float *reach,
+                              Scores own, Scores tile, float *seen, const int64_t width) {
+    NAME(score_block)(queries, head->keys + start * width, asked, own.scores, own.fine, width);
     for (int after = 0; after < 2; after++) {
         if (!head->seen[after]) continue;
         Side side;
         float inverse[BLOCK];
-        NAME(see)(head, &side, start, asked, after, careful, queries, own, reach, tile, seen, width);
+        NAME(see)(head, &side, start, asked, after, queries, own, reach, tile, seen, width);
         for (int i = 0; i < BLOCK; i++) inverse[i] = 1 / side.sum[i];
         float *rows = head->seen[after] + start * head->seen_step;
         NAME(turn_out)(rows, head->seen_step, seen, inverse, asked, width);
@@ -336,6 +376,17 @@ INLINE void NAME(attend_block)(const Head *head, int64_t start, float *scratch, 
             memcpy(head->sums[after] + start, side.sum, sizeof(float) * (size_t)asked);
         }
     }
+}
+
+INLINE void NAME(attend_block)(const Head *head, int64_t start, float *scratch, const int64_t width) {
+    float *queries = scratch, *seen = queries + width * BLOCK, reach[BLOCK];
+    float *own = seen + width * BLOCK, *tile = own + 2 * BLOCK * BLOCK;
+    const int64_t asked = head->count - start < BLOCK ? head->count - start : BLOCK;
+    if (NAME(load_queries)(head, start, asked, queries, reach, width))
+        NAME(attend_both)(head, start, asked, queries, reach, (Scores){own, own + BLOCK * BLOCK}, (Scores){tile, tile + TILE * BLOCK},
+                          seen, width);
+    else /* written out, so that the compiler leaves out what is for two numbers */
+        NAME(attend_both)(head, start, asked, queries, reach, (Scores){own, NULL}, (Scores){tile, NULL}, seen, width);
 }
 
 static TARGET void NAME(forward)(const Head *head, int64_t start, float *scratch) {
@@ -410,10 +461,11 @@ INLINE void NAME(scatter)(float *sums, const float *rows, const float *tile, int
         }
 }
 
-/* Room that the backward pass works in. */
+/* Room that the backward pass works in. Vectors come first, which need their alignment. */
 typedef struct {
-    float *queries, *query_rows, *gradients, *gradient_rows, *changes, *own, *tile, *slopes;
     float reach[BLOCK], agreements[BLOCK];
+    float *queries, *query_rows, *gradients, *gradient_rows, *changes, *slopes;
+    Scores own, tile; /* finer numbers of a tile are in the slopes' place until these are known */
 } NAME(Room) __attribute__((aligned(64)));
 #define Room NAME(Room)
 
@@ -423,13 +475,13 @@ INLINE void NAME(pass_back)(const Head *head, Room *room, int64_t start, int64_t
     float over_queries[TILE + ROWS];
     Vector over_keys[VECTORS] = {{0}};
     const int64_t rows = NAME(round_up)(many);
-    NAME(slope)(room->gradients, head->values + first * width, room->agreements, room->tile, room->slopes, over_queries,
+    NAME(slope)(room->gradients, head->values + first * width, room->agreements, room->tile.scores, room->slopes, over_queries,
                 over_keys, rows, width);
     if (filled % (2 * LANES) == 0) {
-        NAME(scatter)(head->value_changes + first * filled, room->gradient_rows, room->tile, rows, asked, filled, 2);
+        NAME(scatter)(head->value_changes + first * filled, room->gradient_rows, room->tile.scores, rows, asked, filled, 2);
         NAME(scatter)(head->key_changes + first * filled, room->query_rows, room->slopes, rows, asked, filled, 2);
     } else {
-        NAME(scatter)(head->value_changes + first * filled, room->gradient_rows, room->tile, rows, asked, filled, 1);
+        NAME(scatter)(head->value_changes + first * filled, room->gradient_rows, room->tile.scores, rows, asked, filled, 1);
         NAME(scatter)(head->key_changes + first * filled, room->query_rows, room->slopes, rows, asked, filled, 1);
     }
     NAME(gather)(room->changes, head->keys + first * width, room->slopes, many, after, width);
@@ -468,7 +520,7 @@ INLINE void NAME(look_back)(const Head *head, Room *room, int64_t start, int64_t
     NAME(turn_in)(room->gradients, gradients, step, inverse, asked, width);
     NAME(copy_rows)(room->gradient_rows, gradients, step, inverse, asked, width, filled);
     NAME(fade_block)(head, &side, room->own, room->tile, asked, after);
-    NAME(weigh_scores)(&side, room->tile, NAME(round_up)(asked), after);
+    NAME(weigh_scores)(&side, head->scale2, room->tile, NAME(round_up)(asked), after);
     for (int64_t i = 0; i < asked; i++) side.sum[i] = head->sums[after][start + i];
     NAME(pass_back)(head, room, start, asked, start, asked, after, width, filled);
     const int64_t all = after ? head->count - start - asked : start;
@@ -478,7 +530,13 @@ INLINE void NAME(look_back)(const Head *head, Room *room, int64_t start, int64_t
         Side whole = side; /* the sums, which `weigh` adds to, are known already */
         if (NAME(rest_is_nothing)(head, &side, room->reach, asked, nearest, all - done)) break;
         NAME(fade_keys)(biases, head, &side, first, many, after);
-        NAME(weigh)(&whole, head->scale2, room->queries, head->keys + first * width, biases, room->tile, NAME(round_up)(many), width);
+        const float *keys = head->keys + first * width;
+        if (room->tile.fine) {
+            NAME(score_finely)(&side, head->scale2, room->queries, keys, biases, room->tile, NAME(round_up)(many), width);
+            NAME(weigh_scores)(&whole, head->scale2, room->tile, NAME(round_up)(many), after);
+        } else {
+            NAME(weigh)(&whole, head->scale2, room->queries, keys, biases, room->tile.scores, NAME(round_up)(many), width);
+        }
         NAME(pass_back)(head, room, start, asked, first, many, after, width, filled);
     }
 }
@@ -491,15 +549,16 @@ INLINE void NAME(learn_block)(const Head *head, int64_t start, float *scratch, c
     room.changes = room.gradients + width * BLOCK;
     room.query_rows = room.changes + width * BLOCK;
     room.gradient_rows = room.query_rows + filled * BLOCK;
-    room.own = room.gradient_rows + filled * BLOCK;
-    room.tile = room.own + BLOCK * BLOCK;
-    room.slopes = room.tile + TILE * BLOCK;
+    room.own = (Scores){.scores = room.gradient_rows + filled * BLOCK};
+    room.tile = (Scores){.scores = room.own.scores + 2 * BLOCK * BLOCK};
+    room.slopes = room.tile.scores + TILE * BLOCK;
     const int64_t asked = head->count - start < BLOCK ? head->count - start : BLOCK;
     float factors[BLOCK];
     for (int i = 0; i < BLOCK; i++) factors[i] = head->scale;
-    NAME(load_queries)(head, start, asked, room.queries, room.reach, width);
+    if (NAME(load_queries)(head, start, asked, room.queries, room.reach, width))
+        room.own.fine = room.own.scores + BLOCK * BLOCK, room.tile.fine = room.slopes;
     NAME(copy_rows)(room.query_rows, head->q + start * head->q_step, head->q_step, factors, asked, width, filled);
-    NAME(score_block)(room.queries, head->keys + start * width, asked, room.own, width);
+    NAME(score_block)(room.queries, head->keys + start * width, asked, room.own.scores, room.own.fine, width);
     memset(room.changes, 0, sizeof(float) * BLOCK * (size_t)width);
     for (int after = 0; after < 2; after++)
         if (head->seen[after]) NAME(look_back)(head, &room, start, asked, after, width, filled);
@@ -516,6 +575,7 @@ static TARGET void NAME(backward)(const Head *head, int64_t start, float *scratc
 #undef Bits
 #undef Places
 #undef Side
+#undef Scores
 #undef Room
 #undef INLINE
 #undef BLOCK
