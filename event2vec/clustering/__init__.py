@@ -232,9 +232,7 @@ def cluster_pruned(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[
     If clusters hold many events, all but the last iterations treat groups of neighbours as single weighted points.
     """
     coarse = cloud.coarser(min(len(cloud) // share // GROUPS, LARGEST_GROUP))
-    centres = coarse.seed(min(2 * share + SPARE, len(cloud)), settings.batch, settings.generator)
-    if len(centres) > share:
-        centres = coarse.prune(coarse.iterate(centres, 1, 0.0)[0], share)
+    centres = coarse.choose(min(2 * share + SPARE, len(cloud)), share, settings.batch, settings.generator)
     fine = settings.iterations
     if coarse is not cloud:
         fine = min(FINE, settings.iterations)

@@ -329,16 +329,37 @@ EXPORT int64_t seed(const double *point_values, const double *weights, int64_t m
     return done;
 }
 
-/* What pruning needs: the two nearest centres of each point or centre, the cost of losing a centre, its rank by cost. */
+/* What pruning needs: the two nearest centres of each point and of each centre, the cost of losing a centre, its rank by
+   cost; and room for the points whose two nearest are searched for again. */
 typedef struct {
-    Pair *pairs;
+    Pair *pairs, *neighbours;
     Item *costs;
     int32_t *rank; /* -1: the centre is dropped */
+    int32_t *moved;
+    double *again;
+    int64_t *places;
+    Pair *found;
 } Pruning;
+
+static Pruning make_pruning(int64_t many, int64_t count) {
+    const size_t points = (size_t)many, centres = (size_t)count;
+    return (Pruning){malloc(sizeof(Pair) * points),     malloc(sizeof(Pair) * centres),   malloc(sizeof(Item) * centres),
+                     malloc(sizeof(int32_t) * centres), malloc(sizeof(int32_t) * centres), malloc(sizeof(double) * 3 * points),
+                     malloc(sizeof(int64_t) * points),  malloc(sizeof(Pair) * points)};
+}
+
+static int has_memory(Pruning pruning) {
+    return pruning.pairs && pruning.neighbours && pruning.costs && pruning.rank && pruning.moved && pruning.again &&
+           pruning.places && pruning.found;
+}
+
+static void free_pruning(Pruning pruning) {
+    free(pruning.pairs), free(pruning.neighbours), free(pruning.costs), free(pruning.rank);
+    free(pruning.moved), free(pruning.again), free(pruning.places), free(pruning.found);
+}
 
 /* Rank the centres by what losing them costs: their points go to the second-nearest centre. */
 static void rank_by_cost(Search search, const double *weights, Pruning pruning) {
-    pair_nearest(search, pruning.pairs);
     for (int64_t j = 0; j < search.count; j++) pruning.costs[j] = (Item){0, j};
     for (int64_t i = 0; i < search.many; i++) {
         const Pair pair = pruning.pairs[i];
@@ -350,22 +371,40 @@ static void rank_by_cost(Search search, const double *weights, Pruning pruning) 
 
 /* Mark up to `most` of the cheapest centres, but only the cheaper of two neighbours: each is cheap due to the other. */
 static void mark_cheapest(Search among, int64_t most, Pruning pruning) {
-    pair_nearest(among, pruning.pairs);
+    pair_nearest(among, pruning.neighbours);
     for (int64_t j = 0; j < among.count && most; j++) {
         const int64_t place = pruning.costs[j].place;
-        const Pair pair = pruning.pairs[place]; /* if two centres coincide, either may be the nearest of both */
+        const Pair pair = pruning.neighbours[place]; /* if two centres coincide, either may be the nearest of both */
         const int64_t neighbour = pair.nearest == place ? pair.second : pair.nearest;
         if (j < pruning.rank[neighbour]) pruning.rank[place] = -1, most--;
     }
 }
 
-/* Remove the marked centres from all columns; returns how many are left. */
-static int64_t drop_marked(double *centres, int64_t count, const int32_t *rank) {
+/* Remove the marked centres from all columns and note where the others are now; returns how many are left. */
+static int64_t drop_marked(double *centres, int64_t count, Pruning pruning) {
     int64_t kept = 0;
+    for (int64_t j = 0; j < count; j++) pruning.moved[j] = pruning.rank[j] < 0 ? -1 : (int32_t)kept++;
+    kept = 0;
     for (int64_t axis = 0; axis < 3; axis++)
         for (int64_t j = 0; j < count; j++)
-            if (rank[j] >= 0) centres[kept++] = centres[axis * count + j];
+            if (pruning.rank[j] >= 0) centres[kept++] = centres[axis * count + j];
     return kept / 3;
+}
+
+/* After centres were dropped: most points have kept their two nearest, and only the others are searched for again. */
+static void renew_pairs(Search search, Pruning pruning) {
+    const Columns points = search.points;
+    double *x = pruning.again, *y = x + search.many, *t = y + search.many;
+    int64_t many = 0;
+    for (int64_t i = 0; i < search.many; i++) {
+        Pair *pair = pruning.pairs + i;
+        pair->nearest = pruning.moved[pair->nearest], pair->second = pruning.moved[pair->second];
+        if (pair->nearest >= 0 && pair->second >= 0) continue;
+        x[many] = points.x[i], y[many] = points.y[i], t[many] = points.t[i];
+        pruning.places[many++] = i;
+    }
+    pair_nearest((Search){{x, y, t}, many, search.centres, search.count, search.room}, pruning.found);
+    for (int64_t i = 0; i < many; i++) pruning.pairs[pruning.places[i]] = pruning.found[i];
 }
 
 /* Drop the centres that cost least to lose until `share` are left, at most one in `at_once` in a round. Returns -1 if
@@ -374,17 +413,19 @@ EXPORT int64_t prune(const double *point_values, const double *weights, int64_t 
                      int64_t share, int64_t at_once) {
     const Columns points = columns(point_values, many);
     const Room room = make_room(count);
-    const Pruning pruning = {malloc(sizeof(Pair) * (size_t)(count > many ? count : many)),
-                             malloc(sizeof(Item) * (size_t)count), malloc(sizeof(int32_t) * (size_t)count)};
-    const int64_t failed = !(room.numbers && room.places && pruning.pairs && pruning.costs && pruning.rank);
+    const Pruning pruning = make_pruning(many, count);
+    const int64_t failed = !(room.numbers && room.places && has_memory(pruning));
+    if (!failed && count > share && count > 1)
+        pair_nearest((Search){points, many, columns(centres, count), count, room}, pruning.pairs);
     while (!failed && count > share && count > 1) {
         const Columns left = columns(centres, count);
         const int64_t spare = count - share, part = count < at_once ? 1 : count / at_once;
         rank_by_cost((Search){points, many, left, count, room}, weights, pruning);
         mark_cheapest((Search){left, count, left, count, room}, spare < part ? spare : part, pruning);
-        count = drop_marked(centres, count, pruning.rank);
+        count = drop_marked(centres, count, pruning);
+        if (count > share && count > 1) renew_pairs((Search){points, many, columns(centres, count), count, room}, pruning);
     }
-    free_room(room), free(pruning.pairs), free(pruning.costs), free(pruning.rank);
+    free_room(room), free_pruning(pruning);
     return -failed;
 }
 
@@ -422,8 +463,25 @@ EXPORT int64_t iterate(const double *points, const double *weights, int64_t many
     return -failed;
 }
 
+/* Seed, move each centre to the mean of its points once, and prune: up to `share` centres, as columns in room for `seeds`.
+   Returns their number, or -1 if memory runs out. In one call, since threads that meet between calls wait for each other. */
+EXPORT int64_t choose(const double *points, const double *weights, int64_t many, int64_t seeds, int64_t batch, uint64_t random,
+                      int64_t share, int64_t at_once, double *centres) {
+    double *rows = malloc(sizeof(double) * (size_t)(3 * seeds)), *counts = malloc(sizeof(double) * (size_t)seeds);
+    int64_t done = rows && counts ? seed(points, weights, many, seeds, batch, random, rows) : -1;
+    for (int64_t j = 0; j < done; j++)
+        for (int64_t axis = 0; axis < 3; axis++) centres[axis * done + j] = rows[3 * j + axis];
+    if (done > share) {
+        const int failed = iterate(points, weights, many, centres, done, 1, 0, counts) < 0 ||
+                           prune(points, weights, many, centres, done, share, at_once) < 0;
+        done = failed ? -1 : share;
+    }
+    free(rows), free(counts);
+    return done;
+}
+
 /* `compiled_engine.py` compares this with its own number: raise both when the arguments of a function change. */
-EXPORT int64_t interface(void) { return 1; }
+EXPORT int64_t interface(void) { return 2; }
 
 /* Python builds and finds the library as a module; its functions are called through ctypes, which releases the GIL. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "event2vec.clustering._compiled_engine", NULL, 0, NULL, NULL, NULL, NULL, NULL};

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from event2vec.clustering.engine import AT_ONCE, Cloud
 
-INTERFACE = 1  # version of the functions in C; an earlier installation may have left another one
+INTERFACE = 2  # version of the functions in C; an earlier installation may have left another one
 MANY = 2**31  # more iterations than anyone would wait for
 SPREAD = np.array([sum((number >> bit & 1) << 3 * bit for bit in range(10)) for number in range(1024)], np.uint32)
 
@@ -32,7 +32,8 @@ def library() -> ctypes.CDLL | None:
     compiled.seed.argtypes = [*points, whole, whole, ctypes.c_uint64, array]
     compiled.prune.argtypes = [*points, array, whole, whole, whole]
     compiled.iterate.argtypes = [*points, array, whole, whole, ctypes.c_double, array]
-    for function in (compiled.seed, compiled.prune, compiled.iterate):
+    compiled.choose.argtypes = [*points, whole, whole, ctypes.c_uint64, whole, whole, array]
+    for function in (compiled.seed, compiled.prune, compiled.iterate, compiled.choose):
         function.restype = whole
     return compiled
 
@@ -61,6 +62,12 @@ class CompiledCloud(Cloud):
         columns, counts = _copy_columns(centres), torch.zeros(len(centres), dtype=torch.float64)
         self._call("iterate", columns.data_ptr(), len(centres), min(iterations, MANY), tolerance, counts.data_ptr())
         return columns.T, counts
+
+    def choose(self, seeds: int, share: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
+        random = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        columns = torch.empty(3 * seeds, dtype=torch.float64)
+        kept = self._call("choose", seeds, min(batch, seeds), random, share, AT_ONCE, columns.data_ptr())
+        return columns[: 3 * kept].view(3, kept).T
 
     def coarser(self, size: int) -> Cloud:
         if size < 2:

@@ -43,6 +43,11 @@ class Cloud(ABC):
         A centre without points stays where it is.
         """
 
+    def choose(self, seeds: int, share: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
+        """More seeds than needed; each moves to the mean of its points, and the `share` best are kept."""
+        centres = self.seed(seeds, batch, generator)
+        return self.prune(self.iterate(centres, 1, 0.0)[0], share) if len(centres) > share else centres
+
     def coarser(self, size: int) -> "Cloud":
         """The same cloud with groups of `size` neighbours as single weighted points, if the engine supports that."""
         return self
