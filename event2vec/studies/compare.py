@@ -64,7 +64,7 @@ def compare(
     networks: Sequence[str] | None = None,
     *,
     recipe: str | Path | Recipe = "folder",
-    minutes: float | None = None,
+    minutes: int | float | None = None,
     epochs: int | None = None,
     seeds: int = 1,
     out: str | Path | None = None,
@@ -99,7 +99,7 @@ def compare_sweep(
     values: Sequence[int] | None = None,
     *,
     recipe: str | Path | Recipe = "folder",
-    minutes: float | None = None,
+    minutes: int | float | None = None,
     epochs: int | None = None,
     out: str | Path | None = None,
     repeats: int = 3,
@@ -184,7 +184,7 @@ def _values(kind: Sweep, recipe: Recipe) -> list[int]:
     return [*values, most]
 
 
-def _span(minutes: float | None, epochs: int | None) -> dict[str, Any]:
+def _span(minutes: int | float | None, epochs: int | None) -> dict[str, Any]:
     """How long all rows are trained."""
     if minutes is not None and epochs is not None:
         raise Event2VecError("minutes and epochs exclude each other; omit one of them")
