@@ -6,7 +6,7 @@ from conftest import SMALL, make_recording, randomise
 
 from event2vec import Event2VecError, EventBatch, build_model
 from event2vec.baselines.config import EventNetConfig
-from event2vec.baselines.eventnet import EventNet
+from event2vec.baselines.eventnet import EventNet, Memory
 
 CONFIG = EventNetConfig(sensor=SMALL, classes=3, features=16, hidden=8, tau=0.2)
 
@@ -21,9 +21,10 @@ def network() -> EventNet:
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_the_recursion_gives_what_the_batch_gives(chunk, network):
     events = make_recording(60)  # of 0.3 s: the first are forgotten
-    memory = None
+    memory: Memory | None = None
     for start in range(0, len(events), chunk):
         memory = network.update(memory, events[start : start + chunk])
+    assert memory is not None
     with torch.no_grad():
         torch.testing.assert_close(network.answer(memory), network(EventBatch.pad([events])), atol=1e-5, rtol=1e-4)
 

@@ -271,7 +271,10 @@ def _pictures(results: Sequence[RowResult], folder: Path) -> list[Path]:
     return paths
 
 
-WIDE = "body { max-width: none } td { white-space: nowrap } .wide { overflow-x: auto } .best { font-weight: bold }"
+WIDE = (
+    "body { max-width: none } td { white-space: nowrap } .wide { overflow-x: auto } .best { font-weight: bold } "
+    "td:nth-child(2), th:nth-child(2) { text-align: left }"
+)
 STYLE = Path(__file__).parent / "report" / "style.css"
 
 
