@@ -111,7 +111,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
     ):
         compare(tmp_path, ["max_formr"], recipe=BASE)
     with pytest.raises(Event2VecError, match=r"minutes and epochs exclude each other"):
-        compare(tmp_path, recipe=BASE, minutes=1, epochs=1)
+        compare(tmp_path, recipe=BASE, minutes=1.0, epochs=1)
 
 
 def test_figures_three_and_four_are_sweeps_of_several_networks(store, tmp_path, monkeypatch):

@@ -1,15 +1,12 @@
 """Sensors: any form in which people write one, and none that no camera has."""
 
-from typing import Any
-
-import numpy as np
 import pytest
 
 from event2vec import Sensor
 from event2vec.sensor import LARGEST_SIDE
 
 
-@pytest.mark.parametrize("size", [Sensor(346, 260), (346, 260), "346x260", " 346 X 260 ", np.array([346, 260])])
+@pytest.mark.parametrize("size", [Sensor(346, 260), (346, 260), "346x260", " 346 X 260 "])
 def test_a_sensor_is_understood_in_any_form(size):
     assert Sensor.of(size) == Sensor(346, 260)
 
@@ -17,12 +14,6 @@ def test_a_sensor_is_understood_in_any_form(size):
 def test_a_sensor_is_written_as_it_is_read():
     assert str(Sensor(346, 260)) == "346x260"
     assert Sensor.parse(str(Sensor(1, LARGEST_SIDE))) == Sensor(1, LARGEST_SIDE)
-
-
-def test_sides_become_plain_numbers():
-    sides: Any = np.int16(3), np.uint8(4)
-    sensor = Sensor(*sides)
-    assert (type(sensor.width), type(sensor.height)) == (int, int), "JSON stores no others"
 
 
 @pytest.mark.parametrize("text", ["", "346", "346x", "x260", "346x260x3", "-3x4", "3.5x4", "9" * 20 + "x4", "ax4"])
