@@ -48,7 +48,7 @@ def test_every_verb_is_in_one_of_these_walks():
 @pytest.mark.slow
 def test_the_demo(tmp_path, monkeypatch):
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
-    shown = Walk(tmp_path)("demo", "--epochs", "1", "--workers", "2")
+    shown = Walk(tmp_path)("demo", "--epochs", "1", "--workers", "1")
     assert "(drawn from the training recordings) and 360 test recordings, 10 classes" in shown.err
     assert "accuracy" in shown.out
     page = (tmp_path / "runs/demo/report.html").read_text("utf-8")
