@@ -42,3 +42,16 @@ def flush_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(False)
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Let torch compute with this many threads, and with as many as before afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

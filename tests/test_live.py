@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from conftest import make_recording
 from streams import NETWORK, PATIENCE, SENSOR, Clock, Silent, chunk_of, digits
 
@@ -57,14 +58,27 @@ def clusterer(length=32):
 
 
 def test_an_answer_on_clusters_is_what_predict_gives_and_counts_all_events():
-    model, events = clusterer(), make_recording(4000, sensor=SENSOR)
+    model, events = clusterer(), make_recording(2000, sensor=SENSOR)
     model.temperature = 2.5
     read = Answerer(model, SENSOR).read(view_of(events))
     assert read is not None
     np.testing.assert_allclose(read.scores, model.predict(events).scores.numpy(), atol=1e-6)
-    thinned = Answerer(model, SENSOR).read(view_of(make_recording(12_288, sensor=SENSOR)))
+    thinned = Answerer(model, SENSOR).read(view_of(make_recording(6144, sensor=SENSOR)))
     assert thinned is not None
-    assert float(thinned.tokens.rho.sum()) == pytest.approx(12_288), "a third was clustered, and stands for all"
+    assert float(thinned.tokens.rho.sum()) == pytest.approx(6144), "a third was clustered, and stands for all"
+
+
+def test_one_thread_and_two_give_the_same_answer_and_torch_keeps_its_own_number(network):
+    before = torch.get_num_threads()
+    answerer, view, scores = Answerer(network, SENSOR), view_of(make_recording(500, sensor=SENSOR)), []
+    assert answerer.threads in (1, before)
+    for threads in (1, 2):
+        answerer.threads = threads
+        read = answerer.read(view)
+        assert read is not None
+        scores.append(read.scores)
+        assert torch.get_num_threads() == before
+    np.testing.assert_array_equal(*scores)
 
 
 def test_too_few_events_are_nothing(network):

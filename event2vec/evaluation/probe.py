@@ -5,8 +5,6 @@ the paper appends one to the frozen network, and logistic regression, which find
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from event2vec.cpu import using_threads
 from event2vec.data.batches import Recordings, collate_indexed
 from event2vec.data.sampling import Sampling
 from event2vec.data.seeding import seeded
@@ -147,17 +146,6 @@ def standardise(train: Features, test: Features) -> tuple[Features, ...]:
     return tuple(((part - mean) / spread).astype(np.float32) for part in (train, test))
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """For many steps on small matrices, where several threads would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def train_heads(
     train: Features,
     labels: NDArray[np.int64],
@@ -179,7 +167,9 @@ def train_heads(
     optimizer = torch.optim.AdamW([weight, bias], lr=config.learning_rate, weight_decay=0.0)
     steps = max(math.ceil(count / config.batch), config.steps)
     which = torch.arange(repeats)[:, None]
-    with one_thread(), torch.autocast("cpu", enabled=False):  # the network's precision must not affect the probe
+    # Several threads would mostly wait for each other in many steps on small matrices; and the network's precision must
+    # not affect the probe.
+    with using_threads(1), torch.autocast("cpu", enabled=False):
         for step in range(config.epochs * steps):
             optimizer.param_groups[0]["lr"] = config.rate(step / steps)
             rows = torch.randint(count, (repeats, min(config.batch, count)), generator=generator)
