@@ -8,7 +8,7 @@ const WINDOW = 50; // milliseconds of events that are shown at first, or less
 const LONGEST = 5000; // milliseconds of events that can be shown at once
 const LONG = 10_000; // milliseconds from which a recording's clock shows seconds
 const SPEEDS = [0.01, 0.1, 1, 10, 100]; // times the recorded speed
-const CLASSES = ["#6ea8dc", "#f5a35c", "#7cc47c", "#e88585", "#b39bd8", "#c29a8c", "#ef9fd4", "#b5b5b5", "#d3d36b", "#6bd0dc"];
+const colourOf = (label) => `hsl(${Math.round(210 + 137.508 * label) % 360} 60% ${label % 2 ? 72 : 62}%)`; // neighbours differ
 const NO_ANSWER = "#555";
 
 function column(text, Type) {
@@ -106,7 +106,7 @@ class Player {
         const span = Object.assign(document.createElement("span"), { textContent: part.name });
         span.style.left = `${(100 * part.start) / clip.duration}%`;
         span.style.width = `${(100 * (part.stop - part.start)) / clip.duration}%`;
-        span.style.background = part.label === null ? NO_ANSWER : CLASSES[part.label % CLASSES.length];
+        span.style.background = part.label === null ? NO_ANSWER : colourOf(part.label);
         return span;
       });
       this.part(name).replaceChildren(...spans, document.createElement("i"));
