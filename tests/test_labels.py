@@ -100,7 +100,7 @@ def test_columns_are_found_by_their_names_and_units(tmp_path):
     ("rows", "problem"),
     [
         (["x.npz,0,1,a", "x.npz,0.5,2,b"], r"two labels for one time: 'x.npz' 0 to 1 s is a, 0.5 to 2 s is b"),
-        (["x.npz,1,1,a"], "span from 1 to 1 s in line 1; it must last"),
+        (["x.npz,1,1,a"], "span from 1 to 1 s in line 1; stop must be after start"),
         (["x.npz,2,1,a"], "span from 2 to 1 s in line 1"),
         (["x.npz,-1,1,a"], "the time '-1' in line 1, expected a number of 0 or more"),
         (["x.npz,nan,1,a"], "the time 'nan' in line 1"),

@@ -25,11 +25,12 @@ from event2vec import (
     write_events,
 )
 from event2vec.cli import main
+from event2vec.data.datasets.dvs_gesture import CLASSES as GESTURES
 from event2vec.data.labels import Span
 from event2vec.evaluation.figures.timelines import draw_timeline
 from event2vec.evaluation.smoothing import most_likely_path, running_mean
 from event2vec.evaluation.timeline import Timeline, _Answers
-from event2vec.evaluation.timeline_score import score_timeline
+from event2vec.evaluation.timeline_score import match_labels, score_timeline
 
 
 def made(labels, numbers=None, window=0.1, stride=0.0, classes=("a", "b", "c")):
@@ -47,6 +48,7 @@ def made(labels, numbers=None, window=0.1, stride=0.0, classes=("a", "b", "c")):
         starts + windows.length,
         np.full(len(labels), 50),
         scores,
+        np.array(labels),
         np.array(labels),
         int(starts[-1]) + windows.length - 1,
         0,
@@ -78,6 +80,29 @@ def test_spans_cover_the_recording_once_whatever_the_stride():
         assert all(one.stop == other.start for one, other in pairwise(spans))
         assert next(span.name for span in spans if span.name != "nothing") == "a"
     assert described(made([0, 1], stride=0.05)) == [(0, 0.075, "a"), (0.075, 0.15, "b")], "between their middles"
+
+
+def test_neighbouring_windows_meet_where_no_event_lies_between(network):
+    for count in (54, 55, 60):
+        events = make_recording(count, sensor=network.config.sensor)
+        found = timeline(network, events, Windows(window_events=10), smoothing="none")
+        spans = found.spans
+        assert "nothing" not in [span.name for span in spans]
+        assert len(spans) <= len(found)
+        assert all(one.stop == other.start for one, other in pairwise(spans))
+        assert (spans[0].start, spans[-1].stop) == (0, events.duration + 1)
+
+
+def test_a_rest_that_is_too_short_for_a_window_belongs_to_the_last_answer():
+    found = made([0, 1])
+    assert described(replace(found, duration=249_998)) == [(0, 0.1, "a"), (0.1, 0.249999, "b")]
+    assert described(replace(found, duration=249_999))[-1] == (0.2, 0.25, "nothing"), "a window with too few events"
+
+
+def test_a_class_may_have_the_name_of_a_column():
+    row = next(made([0], classes=("start", "answer", "file")).rows())
+    assert (row["start"], row["answer"]) == (0.0, "start")
+    assert [row[f"score {name}"] for name in ("start", "answer", "file")] == [0.8, 0.1, 0.1]
 
 
 def noisy(truth, share=0.3):
@@ -211,6 +236,22 @@ def test_time_without_a_label_does_not_count_and_late_answers_are_late():
     assert "no span was recognised" in missed.summary
 
 
+def test_latency_is_that_of_live_answers_on_windows_mostly_inside_the_span():
+    found = made([0, 0, 0, 1, 1, 1])
+    assert score_timeline(found, [span(0.3, 0.6, "b")]).latency == pytest.approx(0.1)
+    later = replace(found, unsmoothed=np.array([0, 0, 0, 0, 1, 1]))  # smoothing has looked ahead
+    assert score_timeline(later, [span(0.3, 0.6, "b")]).latency == pytest.approx(0.2)
+    assert score_timeline(found, [span(0.39, 0.6, "b")]).latency == pytest.approx(0.11), "not the one that touches it"
+
+
+def test_the_numbers_of_dvs_gesture_are_its_names_to_a_network_that_has_them():
+    numbered = [Span("", 0, 5, "1", on_clock=True), Span("", 5, 9, "11", on_clock=True)]
+    assert [each.name for each in match_labels(numbered, GESTURES)] == ["hand clapping", "other gestures"]
+    assert match_labels(numbered, ("1", "11")) == numbered
+    with pytest.raises(Event2VecError, match="the labels name '12', which the network does not know"):
+        match_labels([Span("", 0, 5, "12")], GESTURES)
+
+
 def test_labels_on_the_cameras_clock_are_moved_and_wrong_ones_are_named():
     found = made([0, 0, 1])
     on_clock = Span("", 5_000_000, 5_200_000, "a", on_clock=True)
@@ -255,7 +296,7 @@ def test_predict_shows_a_timeline_of_a_long_recording(saved, shared_data, tmp_pa
     (clip,) = json.loads((tmp_path / "x.html").read_text().partition("id=clips>")[2].partition("</script>")[0])
     assert (clip["recorded"], clip["truth"]) == (130_114, [])
     assert {part["name"] for part in clip["answers"]} <= {"a", "b", "c"}
-    assert float(table[1]["a"]) + float(table[1]["b"]) + float(table[1]["c"]) == pytest.approx(1)
+    assert sum(float(table[1][f"score {name}"]) for name in "abc") == pytest.approx(1)
     assert run_verb("predict", saved, file, "--json", "--stride", "0.05", "--smooth", "hmm") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0]["start"] == 0
@@ -293,6 +334,18 @@ def test_predict_scores_a_timeline_and_names_what_is_wrong(saved, tmp_path, caps
     for option, name in (("--picture", "x.png"), ("--page", "x.html")):
         assert run_verb("predict", saved, file, file, option, tmp_path / name) == 2
         assert f"{option} shows one recording" in capsys.readouterr().err
+
+
+def test_labels_are_checked_before_anything_is_answered(saved, tmp_path, capsys, network, monkeypatch):
+    write_events(tmp_path / "x.npz", make_recording(900, sensor=network.config.sensor))
+    (tmp_path / "x_labels.csv").write_text("class,start,stop\nz,0.1,0.3\n")
+
+    def answer(*given, **more):
+        raise AssertionError("an hour is lost")
+
+    monkeypatch.setattr("event2vec.evaluation.timeline.timeline", answer)
+    assert run_verb("predict", saved, tmp_path / "x.npz", "--labels", "beside") == 2
+    assert "the labels name 'z', which the network does not know" in capsys.readouterr().err
 
 
 def test_events_at_one_instant_are_answered(network):

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from event2vec.cli.options import add_window_options, read_windows, reading_options
 from event2vec.cli.parser import file_to_write, positive
@@ -15,6 +15,7 @@ from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError, FileError
 
 if TYPE_CHECKING:
+    from event2vec.data.labels import Span
     from event2vec.data.windows import Windows
     from event2vec.evaluation.timeline import Timeline
     from event2vec.model.classifier import Classifier
@@ -88,9 +89,10 @@ def answer_over_time(model: "Classifier", rows: list[dict[str, Any]], options: N
         try:
             if "error" in row:
                 raise Event2VecError(row["error"])
+            labels = _labels(model, row["file"], options)
             timeline, thinner = _answer(model, row["file"], windows, options)
             found.append((row["file"], timeline))
-            _show(row["file"], timeline, thinner, options)
+            _show(row["file"], timeline, labels, thinner, options)
         except Event2VecError as error:
             failed += 1
             say(f"event2vec: {error}" if row["file"] in str(error) else f"event2vec: {row['file']}: {error}")
@@ -135,12 +137,26 @@ def _answer(
     return found, thinner
 
 
-def _show(file: str, timeline: "Timeline", thinner: "Thinner", options: Namespace) -> None:
+class _Labels(NamedTuple):
+    spans: "list[Span]"
+    clock: int  # what the camera's clock showed at the first event
+
+
+def _labels(model: "Classifier", file: str, options: Namespace) -> _Labels:
+    """Read first: a slip in a table must not cost the time of all answers."""
     from event2vec.data.labels import labels_of
+    from event2vec.evaluation.timeline_score import match_labels
+
+    if not options.labels:
+        return _Labels([], 0)
+    spans, clock = labels_of(file, options.labels)
+    return _Labels(match_labels(spans, model.class_names), clock)
+
+
+def _show(file: str, timeline: "Timeline", labels: _Labels, thinner: "Thinner", options: Namespace) -> None:
     from event2vec.evaluation.timeline_score import score_timeline
 
-    labels, clock = labels_of(file, options.labels) if options.labels else ([], 0)
-    score = score_timeline(timeline, labels, clock) if labels else None
+    score = score_timeline(timeline, *labels) if labels.spans else None
     spans = timeline.spans
     if options.json:
         for span in spans:
@@ -168,15 +184,15 @@ def _show(file: str, timeline: "Timeline", thinner: "Thinner", options: Namespac
     if options.picture:
         from event2vec.evaluation.figures.timelines import draw_timeline
 
-        draw_timeline(timeline, Path(options.picture), Path(file).name, labels, clock)
-        say(f"Drawn in {options.picture}")
+        draw_timeline(timeline, Path(options.picture), Path(file).name, *labels)
+        say(f"Picture: {options.picture}")
     if options.page:
         from event2vec.evaluation.figures.clips import make_answered_clip
         from event2vec.player.page import PlayerPage
 
-        clip = make_answered_clip(timeline, thinner.events, thinner.recorded, Path(file).name, labels, clock)
+        clip = make_answered_clip(timeline, thinner.events, thinner.recorded, Path(file).name, *labels)
         PlayerPage(clip).write(Path(options.page))
-        say(f"To be played in {options.page}")
+        say(f"Player: {options.page}")
 
 
 def _percent(share: float | None) -> str:
@@ -189,7 +205,7 @@ def _remark(file: str, timeline: "Timeline") -> None:
     if timeline.scaled_from:
         say(f"event2vec: {file}: scaled from {timeline.scaled_from} to the sensor that the network reads")
     if timeline.remark:
-        said = f"{timeline.far:,} of {len(timeline):,} windows are far from the recordings of the training"
+        said = f"{timeline.far:,} of {len(timeline):,} windows are unlike the training recordings"
         say(f"event2vec: {file}: {said}: {timeline.remark}")
 
 

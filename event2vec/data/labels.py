@@ -185,7 +185,9 @@ def _span(path: Path, line: int, row: list[str], places: dict[str, int], on_cloc
         raise FileError(path, f"has {len(row)} cells in line {line}, {EXPECTED}")
     start, stop = (_time(path, line, row[places[name]], on_clock) for name in ("start", "stop"))
     if not start < stop:
-        raise FileError(path, f"has a span from {seconds(start)} to {seconds(stop)} s in line {line}; it must last")
+        raise FileError(
+            path, f"has a span from {seconds(start)} to {seconds(stop)} s in line {line}; stop must be after start"
+        )
     name = row[places["class"]]
     try:
         check_class_names([name])

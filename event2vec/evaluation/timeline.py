@@ -51,6 +51,7 @@ class Timeline:
     events: NDArray[np.int64]  # of each window
     scores: NDArray[np.float64]  # by window and class, before smoothing
     labels: NDArray[np.int64]  # of each window, after smoothing; -1: unknown
+    unsmoothed: NDArray[np.int64]  # the same from each window alone, as it was known when the window ended
     duration: int  # microseconds up to the last event
     left_out: int  # windows with too few events
     scaled_from: Sensor | None  # the recording's own sensor, if it is not the network's
@@ -62,13 +63,17 @@ class Timeline:
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        """The time that each answer is for: that between the middles of neighbouring windows, or the whole window."""
+        """The time that each answer is for: neighbours meet in the middle of what they share, or of the gap.
+
+        A rest at the end that is too short for a window belongs to the last one.
+        """
         starts, stops = self.starts.copy(), np.minimum(self.stops, self.duration + 1)
         together = np.flatnonzero(np.diff(self.numbers) == 1)
-        overlap = stops[together] - starts[together + 1]
-        middle = stops[together] - np.maximum(overlap, 0) // 2
-        stops[together] = middle
-        starts[together + 1] = np.where(overlap > 0, middle, starts[together + 1])
+        middle = stops[together] - (stops[together] - starts[together + 1]) // 2
+        stops[together] = starts[together + 1] = middle
+        rest = self.duration + 1 - int(stops[-1])
+        if self.windows.window_events or 2 * rest < self.windows.length:
+            stops[-1] += rest
         return np.stack([starts, np.maximum(stops, starts)], axis=1)
 
     @property
@@ -100,6 +105,7 @@ class Timeline:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One for each window, with the scores of all classes; times in seconds."""
+        columns = [f"score {name}" for name in self.class_names]
         for index in range(len(self)):
             label = int(self.labels[index])
             yield {
@@ -107,7 +113,7 @@ class Timeline:
                 "stop": float(self.stops[index]) / 1e6,
                 "events": int(self.events[index]),
                 "answer": self.class_names[label] if label >= 0 else UNKNOWN,
-                **dict(zip(self.class_names, self.scores[index].tolist(), strict=True)),
+                **dict(zip(columns, self.scores[index].tolist(), strict=True)),
             }
 
 
@@ -211,7 +217,9 @@ class _Answers:
         step = self.windows.step or (float(np.median(np.diff(starts))) if len(starts) > 1 else 0)
         width = STRIDES if smooth_over is None else max(round(smooth_over * 1e6 / max(step, 1)), 1)
         labels = _labels(scores, numbers, smoothing, width, min_confidence)
+        unsmoothed = _labels(scores, numbers, "none", 1, min_confidence)
         labels[[not each.judged for each in self.found]] = -1
+        unsmoothed[[not each.judged for each in self.found]] = -1
         return Timeline(
             self.model.class_names,
             self.windows,
@@ -221,6 +229,7 @@ class _Answers:
             np.array([each.events for each in self.found], np.int64),
             scores,
             labels,
+            unsmoothed,
             chunks.last,
             self.seen - len(self.found),
             chunks.sensor if chunks.sensor != self.model.config.sensor else None,

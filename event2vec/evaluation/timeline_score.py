@@ -1,11 +1,12 @@
 """How good answers over time are, where labels say what was there."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from event2vec.data.datasets.dvs_gesture import CLASSES as GESTURES
 from event2vec.data.labels import Span
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.timeline import Timeline
@@ -37,7 +38,8 @@ class TimelineScore:
     spans: int  # that are labelled
     found: int  # of which an answer of the same class covers enough
     answers: int  # spans of answers in labelled time
-    latencies: tuple[float, ...]  # seconds from the onset of a labelled span to the end of the first right window
+    latencies: tuple[float, ...]  # seconds from the onset of a labelled span to the end of the first right window,
+    # before smoothing, as in live use
 
     @property
     def f1(self) -> float:
@@ -88,13 +90,26 @@ def score_timeline(timeline: Timeline, labels: Sequence[Span], clock: int = 0) -
     )
 
 
+def match_labels(labels: Sequence[Span], class_names: Sequence[str]) -> list[Span]:
+    """The labels with the network's names; an error if it does not know one.
+
+    DVS Gesture's own tables number its classes from 1, which is what they mean to a network that has its names.
+    """
+    numbers = (
+        {str(number): name for number, name in enumerate(GESTURES, 1)} if set(class_names) == set(GESTURES) else {}
+    )
+    matched = [replace(span, name=numbers.get(span.name, span.name)) for span in labels]
+    for span in matched:
+        if span.name not in class_names:
+            near = nearest(span.name, class_names)
+            raise Event2VecError(f"the labels name {shown(span.name)}, which the network does not know{near}")
+    return matched
+
+
 def _wanted(timeline: Timeline, labels: Sequence[Span], clock: int) -> list[_Piece]:
     """The labels inside the recording."""
     pieces = []
-    for span in labels:
-        if span.name not in timeline.class_names:
-            near = nearest(span.name, timeline.class_names)
-            raise Event2VecError(f"the labels name {shown(span.name)}, which the network does not know{near}")
+    for span in match_labels(labels, timeline.class_names):
         start, stop = span.since(clock)
         start, stop = max(start, 0), min(stop, timeline.duration + 1)
         if start < stop:
@@ -155,11 +170,16 @@ def _count_found(wanted: list[_Piece], given: list[_Piece]) -> int:
 
 
 def _latencies(timeline: Timeline, wanted: list[_Piece]) -> list[float]:
-    """For each labelled span that is recognised: until the window ends whose answer is the first right one."""
+    """For each labelled span that is recognised: until the window ends whose answer is the first right one.
+
+    Answers are those before smoothing, which looks ahead. Only windows count that lie at least half in the span: one
+    that hardly touches it is right by chance. So a span that is shorter than half a window has no latency.
+    """
     ends = np.minimum(timeline.stops, timeline.duration + 1)
     found = []
     for piece in wanted:
-        inside = (ends > piece.start) & (timeline.starts < piece.stop) & (timeline.labels == piece.label)
-        if inside.any():
-            found.append(float(ends[inside].min() - piece.start) / 1e6)
+        inside = np.minimum(ends, piece.stop) - np.maximum(timeline.starts, piece.start)
+        right = (2 * inside >= ends - timeline.starts) & (timeline.unsmoothed == piece.label)
+        if right.any():
+            found.append(float(ends[right].min() - piece.start) / 1e6)
     return found
