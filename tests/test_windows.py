@@ -25,6 +25,7 @@ from event2vec.data.datasets import open_splits
 from event2vec.data.hints import window_hints
 from event2vec.data.prepare import prepare
 from event2vec.data.windows import Windows, recording_of
+from event2vec.io.chunks import read_chunks
 from event2vec.progress import SILENT
 from event2vec.studies.report import sections
 from event2vec.studies.report.study import Study
@@ -295,6 +296,21 @@ def test_cut_writes_the_windows_of_a_real_recording_as_files(suffix, shared_data
     assert "exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
     assert run_verb(*command, "--overwrite", "--json") == 0
     assert json.loads(capsys.readouterr().out)["files"] == len(wanted)
+
+
+def test_a_long_recording_is_cut_in_chunks(shared_data, tmp_path, monkeypatch):
+    file, chunks = shared_data / "recordings" / "dvs128.aedat", list[int]()
+
+    def read(path, **options):
+        for chunk in read_chunks(path, segment=1 << 16, **options):
+            chunks.append(len(chunk))
+            yield chunk
+
+    monkeypatch.setattr("event2vec.data.cut.read_chunks", read)
+    found = cut_recording(file, tmp_path, Windows(window=1.0))
+    assert len(chunks) > 3
+    written = [len(read_events(path)) for path in sorted(found.folder.iterdir())]
+    assert written == [len(window.events) for window in Windows(window=1.0).cut(read_events(file))]
 
 
 def test_cut_refuses_what_it_cannot_do_and_leaves_nothing(shared_data, tmp_path, capsys):

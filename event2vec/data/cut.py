@@ -7,7 +7,8 @@ from typing import Any
 from event2vec.atomic import whole_folder
 from event2vec.data.windows import Windows, seconds
 from event2vec.errors import FileError
-from event2vec.io import WRITERS, read_events, write_events
+from event2vec.io import WRITERS, write_events
+from event2vec.io.chunks import read_chunks
 from event2vec.progress import SILENT, Progress
 
 
@@ -30,12 +31,12 @@ def cut_recording(
     progress: Progress = SILENT,
     **reading: Any,
 ) -> CutRecording:
-    """Write the windows of a recording to FOLDER/<its name>/, which appears once it is complete.
+    """Write the windows of a recording to FOLDER/<its name>/, which appears once it is complete. Memory stays bounded.
 
         cut_recording("wave.raw", "my_recordings/wave", Windows(window=0.1))
 
     A sub-folder of its own keeps its windows together when training draws test recordings. `reading` holds the options
-    of `read_events`.
+    of `read_chunks`.
     """
     path = Path(path)
     target = Path(folder) / path.stem
@@ -43,15 +44,14 @@ def cut_recording(
         raise FileError(path, f"cannot be written as '{suffix}', expected one of {', '.join(WRITERS)}")
     if target.exists() and not overwrite:
         raise FileError(target, "exists already. Choose another --out or add --overwrite")
-    events = read_events(path, **reading)
     files, numbers = 0, 0
-    with progress.stage(f"cutting {path.name}", max(events.duration, 1)), whole_folder(target, overwrite) as work:
-        for window in windows.cut(events):
+    with progress.stage(f"cutting {path.name}"), whole_folder(target, overwrite) as work:
+        for window in windows.over(read_chunks(path, **reading)):
             if len(window.events) >= windows.min_events:
                 write_events(work / f"{window.number:06d}_{seconds(window.start)}s{suffix}", window.events)
                 files += 1
             numbers = window.number + 1
-            progress.advance(min(window.stop, events.duration))
+            progress.advance(numbers)
         if files == 0:
             raise FileError(path, f"has no window with {windows.min_events:,} events or more, so nothing is written")
     return CutRecording(target, files, numbers - files)
