@@ -20,8 +20,9 @@ from streams import NETWORK, PATIENCE, SENSOR, chunk_of, columns_of, digits
 
 from event2vec import Event2VecError, load_model, read_events, write_events
 from event2vec.cli import main
+from event2vec.progress import Progress
 from event2vec.streaming import Live, live
-from event2vec.streaming.dropped import answer_recording
+from event2vec.streaming.dropped import Limit, answer_recording
 from event2vec.streaming.frames import MOST_DRAWN, AttentionViewer, newest_events, pack_frame
 from event2vec.streaming.live_page import is_own_host
 from event2vec.streaming.packets import encode
@@ -384,6 +385,78 @@ def test_an_upload_that_never_ends_is_given_up(played, monkeypatch):
     with connect(played, "recording") as page:
         page.send('{"name": "a.npz", "size": 10}')
         assert "more than 0.3 seconds" in json.loads(page.recv(timeout=PATIENCE))["error"]
+
+
+class Endless:
+    """In the place of `answer_recording`: it works until it is ended."""
+
+    def __init__(self):
+        self.begun, self.ended = Event(), Event()
+
+    def __call__(self, model, name, data, window, progress):
+        self.begun.set()
+        try:
+            while True:
+                progress.advance(0)
+                time.sleep(0.005)
+        finally:
+            self.ended.set()
+
+
+def drop(page, data=b"x"):
+    page.send(json.dumps({"name": "a.npz", "size": len(data)}))
+    page.send(data)
+
+
+def test_a_recording_that_takes_too_long_is_ended_before_the_next_begins(played, monkeypatch):
+    work, answer = Endless(), "event2vec.streaming.server.answer_recording"
+    monkeypatch.setattr("event2vec.streaming.server.LONGEST_READING", 0.3)
+    with monkeypatch.context() as patched, connect(played, "recording") as page:
+        patched.setattr(answer, work)
+        drop(page)
+        assert "more than 0.3 seconds" in json.loads(page.recv(timeout=PATIENCE))["error"]
+        assert work.ended.is_set()
+    monkeypatch.setattr("event2vec.streaming.server.LONGEST_READING", PATIENCE)
+    with connect(played, "recording") as page:
+        drop(page, (FOLDER / "recordings/3/npz.npz").read_bytes())
+        assert "verdict" in json.loads(page.recv(timeout=PATIENCE))
+
+
+def test_closing_does_not_wait_for_a_recording(played, monkeypatch):
+    work = Endless()
+    monkeypatch.setattr("event2vec.streaming.server.answer_recording", work)
+    with connect(played, "recording") as page:
+        drop(page)
+        assert work.begun.wait(PATIENCE)
+        played.page.close()
+    assert work.ended.is_set()
+
+
+class EndLater(Progress):
+    def __init__(self):
+        self.seen = list[int]()
+
+    def advance(self, done, note=""):
+        self.seen.append(done)
+        if done:
+            raise TimeoutError
+
+
+def test_answers_over_time_can_be_ended(tmp_path):
+    write_events(tmp_path / "x.npz", digits("3", "7", repeats=3))
+    progress = EndLater()
+    with pytest.raises(TimeoutError):
+        answer_recording(load_model(NETWORK), "x.npz", (tmp_path / "x.npz").read_bytes(), 0.3, progress)
+    assert len(progress.seen) == 2, "after reading, and after the first answers"
+
+
+def test_a_limit_ends_what_is_late_or_given_up():
+    limit = Limit(PATIENCE, Event())
+    limit.advance(1)
+    limit.given_up.set()
+    for over in (limit, Limit(0.0, Event())):
+        with pytest.raises(TimeoutError):
+            over.advance(1)
 
 
 def test_pages_are_limited(played):

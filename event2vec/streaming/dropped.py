@@ -3,7 +3,9 @@
 import json
 import re
 import tempfile
+import time
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from event2vec.io import read_events
 from event2vec.model.classifier import Classifier
 from event2vec.names import printable
 from event2vec.player.clip import Clip, thin
+from event2vec.progress import SILENT, Progress
 from event2vec.sensor import Sensor
 from event2vec.streaming.windows import fewest_events
 
@@ -48,7 +51,20 @@ async def receive_recording(connection: "ServerConnection") -> tuple[str, bytes]
     return name, bytes(data)
 
 
-def answer_recording(model: Classifier, name: str, data: bytes, window: float) -> dict[str, Any]:
+class Limit(Progress):
+    """Ends work that takes too long, or that nobody waits for any more: a thread cannot be ended from outside."""
+
+    def __init__(self, seconds: float, given_up: Event) -> None:
+        self.end, self.given_up = time.monotonic() + seconds, given_up
+
+    def advance(self, done: int, note: str = "") -> None:
+        if self.given_up.is_set() or time.monotonic() >= self.end:
+            raise TimeoutError
+
+
+def answer_recording(
+    model: Classifier, name: str, data: bytes, window: float, progress: Progress = SILENT
+) -> dict[str, Any]:
     """What the page shows about a recording; its bytes are in a private folder only while they are read.
 
     One that is clearly longer than `window` seconds is answered over time.
@@ -61,21 +77,25 @@ def answer_recording(model: Classifier, name: str, data: bytes, window: float) -
             events = read_events(path, usual=model.config.sensor)
         except Event2VecError as error:
             raise Event2VecError(str(error).replace(str(path), name)) from None
+    progress.advance(0)
     if len(events) == 0:
         raise Event2VecError(f"{name}: holds no events, so there is nothing to classify")
     if events.duration > LONG * window * 1e6:
-        return _answer_over_time(model, name, events, window)
+        return _answer_over_time(model, name, events, window, progress)
     found = model.predict(events)
     verdict = f"{found.name} ({found.confidence:.0%}), from all of its {events.duration / 1e6:.3f} s"
-    verdict += f"; far from the training: {'; '.join(found.remarks)}" if found.remarks else ""
+    verdict += f"; unlike the training recordings: {'; '.join(found.remarks)}" if found.remarks else ""
     clip = Clip(printable(name), thin(events, MOST_PLAYED), len(events))
     return _facts(model, verdict, found.scores.numpy(), found.scaled_from, clip)
 
 
-def _answer_over_time(model: Classifier, name: str, events: Events, window: float) -> dict[str, Any]:
+def _answer_over_time(
+    model: Classifier, name: str, events: Events, window: float, progress: Progress
+) -> dict[str, Any]:
     seconds = events.duration / 1e6
     stride = max(window / 2, seconds / MOST_WINDOWS)
-    found = timeline(model, events, Windows(window=window, stride=stride, min_events=fewest_events(model)))
+    windows = Windows(window=window, stride=stride, min_events=fewest_events(model))
+    found = timeline(model, events, windows, progress=progress)
     clip = make_answered_clip(found, thin(events, MOST_PLAYED), len(events), printable(name))
     verdict = f"{clip.verdict}, {seconds:.1f} s; scores are means over all of them"
     return _facts(model, verdict, found.scores.mean(axis=0), found.scaled_from, clip)

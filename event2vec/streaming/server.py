@@ -21,7 +21,7 @@ from event2vec.evaluation.figures.attention_maps import has_attention_to_draw
 from event2vec.names import excerpt, printable
 from event2vec.streaming import Live
 from event2vec.streaming.answers import Answer
-from event2vec.streaming.dropped import LARGEST_FILE, answer_recording, receive_recording
+from event2vec.streaming.dropped import LARGEST_FILE, Limit, answer_recording, receive_recording
 from event2vec.streaming.frames import AttentionViewer, newest_events, pack_frame
 from event2vec.streaming.live_page import is_own_host, live_page, page_headers
 from event2vec.streaming.sources import parse_address
@@ -71,6 +71,7 @@ class PageServer:
         self._problem: OSError | None = None
         self._viewer: AttentionViewer | None = None
         self._reading = asyncio.Lock()
+        self._closing = Event()
         self._ready, self._loop = Event(), asyncio.new_event_loop()
         self._thread = Thread(target=self._run, daemon=True, name="event2vec page")
         self._thread.start()
@@ -93,6 +94,7 @@ class PageServer:
             self._notices = [*self._notices, *answer.notices][-5:]
 
     def close(self) -> None:
+        self._closing.set()
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
@@ -257,11 +259,13 @@ class PageServer:
     # Dropped recordings
 
     async def _answer_recording(self, connection: "ServerConnection") -> None:
+        model, limit = self.stream.model, Limit(LONGEST_READING, self._closing)
         try:
-            async with asyncio.timeout(LONGEST_READING):
+            async with asyncio.timeout(LONGEST_READING) as waiting:
                 name, data = await receive_recording(connection)
-                async with self._reading:  # one at a time
-                    found = await asyncio.to_thread(answer_recording, self.stream.model, name, data, self.stream.window)
+                async with self._reading:  # one at a time, until its thread has ended
+                    waiting.reschedule(None)
+                    found = await asyncio.to_thread(answer_recording, model, name, data, self.stream.window, limit)
         except TimeoutError:
             found = {"error": f"It took more than {LONGEST_READING:g} seconds. Use 'event2vec predict' for it."}
         except Event2VecError as error:
