@@ -117,7 +117,7 @@ def test_an_evaluation_is_shown_class_by_class(called, capsys):
     assert rows["cat"].split() == ["cat", "0", "-"], "of which there was none"
     assert "accuracy 75.00 ± 11.79 % on 6 recordings, 2 draws of 3 votes each" in said.out
     assert "among the best five: 100.00 %" in said.out
-    assert "1 of 6 recordings is far from those of the training, such as a.raw: too long" in said.err
+    assert "1 of 6 recordings is unlike the training recordings, such as a.raw: too long" in said.err
 
 
 def test_a_probe_is_a_table_for_people_and_a_list_for_programs(called, capsys, monkeypatch):

@@ -186,7 +186,7 @@ def test_training_keeps_it_and_an_evaluation_names_what_lies_far(tmp_path, capsy
     capsys.readouterr()
     assert main(["evaluate", str(run.folder), "--repeats", "1"]) == 0
     said = capsys.readouterr()
-    line = f"event2vec: 1 of 5 recordings is far from those of the training, such as slow.raw: {remark}"
+    line = f"event2vec: 1 of 5 recordings is unlike the training recordings, such as slow.raw: {remark}"
     assert line in said.err.splitlines()
     assert "calibration error" in said.out
 
@@ -207,6 +207,6 @@ def test_predict_says_in_one_line_what_is_far_and_what_is_unknown(tmp_path, caps
     assert (usual["remarks"], usual["unknown"]) == ([], None)
     assert said.err.splitlines() == [
         f"event2vec: {files[0]}: 1 event is too few to judge by: in training 1,000 to 1,000",
-        f"event2vec: {files[1]}: far from the recordings of the training: {'; '.join(slow['remarks'])}",
+        f"event2vec: {files[1]}: unlike the training recordings: {'; '.join(slow['remarks'])}",
         "event2vec: for answers over time on windows as in training: --window 0.3",
     ]

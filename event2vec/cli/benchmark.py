@@ -14,8 +14,8 @@ Table 2: latency of one recording, throughput with the largest batch that fits, 
 On a CPU also one answer by its parts: sampling, embedding, attention, rest.
 training: whole training loops of digits and nmnist against their matrix products, and steps of five networks with
 compiled attention against the folded form. On the CPU.
-live: latency from a window's last event to its answer, by stage, on made streams of 0.1 to 20 million events a second
-and on a recording of --data at 1 to 50 times its speed; with --minutes, one long stream instead, for its memory.
+live: latency from a window's last event to its answer, by stage, on synthetic streams of 0.1 to 20 million events a
+second and on a recording of --data at 1 to 50 times its speed; with --minutes, one long stream instead, for its memory.
 streaming: a long DVS128 recording read in chunks and answered over time, against its own duration, at two lengths; with
 --minutes, one of that length, as recorded and with 10^9 events an hour (8 GB of disk for an hour).
 """

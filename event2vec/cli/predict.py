@@ -9,7 +9,7 @@ A recording of another sensor size is scaled to the network's, with a note. A fi
 others are still classified, and the exit code is 2. Files in a folder that clearly are not recordings are skipped.
 
 A network that was trained on windows, or --window, gives answers over time: a table of spans, JSON lines with --json.
-Long recordings are read in chunks (AEDAT, EVT2, EVT2.1, EVT3, DAT), so that their length does not matter.
+Long recordings are read in chunks, so that their length does not matter: all formats but npz, mat and N-MNIST's bin.
 """
 
 import json
@@ -80,7 +80,7 @@ def run(options: Namespace) -> int:
         if row.get("unknown"):
             say(f"event2vec: {row['file']}: {row['unknown']}")
         elif row.get("remarks"):
-            say(f"event2vec: {row['file']}: far from the recordings of the training: {'; '.join(row['remarks'])}")
+            say(f"event2vec: {row['file']}: unlike the training recordings: {'; '.join(row['remarks'])}")
         if "error" in row:
             say(f"event2vec: {row['error']}")
     _hint_at_windows(model, good)

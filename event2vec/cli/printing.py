@@ -66,9 +66,9 @@ def print_evaluation(evaluation: "Evaluation") -> None:
 
 
 def warn_of_far(evaluation: "Evaluation") -> None:
-    """One line, if recordings lie far from those of the training."""
+    """One line, if recordings are unlike those of the training."""
     if evaluation.far:
         source, remark = evaluation.far[0]
         verb = "is" if len(evaluation.far) == 1 else "are"
         count = f"{len(evaluation.far):,} of {evaluation.recordings:,} recordings {verb}"
-        say(f"event2vec: {count} far from those of the training, such as {shorten(source)}: {remark}")
+        say(f"event2vec: {count} unlike the training recordings, such as {shorten(source)}: {remark}")

@@ -1,7 +1,8 @@
 """One answer about the newest window of a stream, as fast as possible.
 
 The bidirectional network reads its whole window for every answer: nothing is kept from one answer to the next but
-memory and tables. It gives what `Classifier.predict` gives for the same events.
+memory and tables. It gives what `Classifier.predict` gives for the same events, unless so many are clustered that they
+are thinned first.
 """
 
 import time
@@ -49,7 +50,7 @@ class Answer:
     rejected: int  # packets, lines and events so far that were not events of this sensor
     lost: int  # events so far that came faster than they could be read, as far as is known
     notices: tuple[str, ...] = ()  # what people should know since the last answer
-    remarks: tuple[str, ...] = ()  # in what the window lies far from the recordings of the training
+    remarks: tuple[str, ...] = ()  # in what the window is unlike the training recordings
 
     def facts(self) -> dict[str, Any]:
         """For JSON; times in the units that their names give."""

@@ -105,7 +105,7 @@ function showAnswer(answer) {
   part("confidence").textContent = answer.label === null ? "" : `${number(100 * answer.confidence)} %`;
   part("rate").textContent = `${number(answer.events_per_second)} a second`;
   part("count").textContent = number(answer.events);
-  part("latency").textContent = `${number(answer.latency_p50_ms, 1)} ms, ${number(answer.latency_p95_ms, 1)} ms for 95 %`;
+  part("latency").textContent = `median ${number(answer.latency_p50_ms, 1)} ms, 95th percentile ${number(answer.latency_p95_ms, 1)} ms`;
   for (const [stage, taken] of Object.entries(answer.stages_ms))
     document.querySelector(`[data-stage=${stage}]`).textContent = `${number(taken, 1)} ms`;
   part("skipped").textContent = number(answer.skipped);
