@@ -15,6 +15,7 @@ from event2vec import load_model
 from event2vec.cli.live import Lines, line_of
 from event2vec.streaming import Live
 from event2vec.streaming.packets import encode
+from event2vec.streaming.recorder import Recorder
 from event2vec.streaming.source import StreamEnded
 from event2vec.streaming.udp_source import UdpSource
 
@@ -121,15 +122,36 @@ def test_packets_are_answered_and_rubbish_among_them_is_said_once(capsys, monkey
     assert said.err.count("a packet of 7 bytes") == 1
 
 
-def test_text_in_a_pipe_is_answered(capsys, monkeypatch):
-    text = "".join(f"{t},{x:.0f},{y:.0f},{int(p)}\n" for x, y, t, p, _ in digits("3").numpy().tolist())
+def type_in(monkeypatch, data):
     reading, writing = os.pipe()
-    os.write(writing, text.encode())
+    os.write(writing, data)
     os.close(writing)
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=os.fdopen(reading, "rb")))
+
+
+def test_text_in_a_pipe_is_answered(capsys, monkeypatch):
+    text = "".join(f"{t},{x:.0f},{y:.0f},{int(p)}\n" for x, y, t, p, _ in digits("3").numpy().tolist())
+    type_in(monkeypatch, text.encode())
     assert run("live", NETWORK, "-", "--json") == 0
     last = answers_of(capsys.readouterr().out)[-1]
     assert (last["name"], last["events"]) == ("3", 200)
+
+
+def test_a_stream_that_cannot_be_read_is_no_success(capsys, monkeypatch):
+    type_in(monkeypatch, b"#!AER-DAT4.0\r\n....")
+    assert run("live", NETWORK, "-") == 2
+    assert "give its name instead of -" in capsys.readouterr().err
+
+
+def test_a_recording_that_fails_is_no_success_and_the_disk_is_not_blamed(capsys, monkeypatch):
+    def fail(self, sink, chunk):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Recorder, "_write", fail)
+    assert run("live", NETWORK, RECORDING, "--every", "20", "--record", "kept.raw") == 2
+    said = capsys.readouterr().err
+    assert "0 events recorded; 200 were lost: recording stopped early" in said
+    assert "recording has stopped: broken" in said
 
 
 class Terminal(io.StringIO):

@@ -5,10 +5,10 @@ from threading import Event
 import pytest
 from conftest import assert_same, make_recording
 from golden.make import FOLDER
-from streams import NETWORK, SENSOR, chunk_of
+from streams import NETWORK, PATIENCE, SENSOR, Silent, chunk_of
 
-from event2vec import Event2VecError, read_events
-from event2vec.streaming import live
+from event2vec import Event2VecError, load_model, read_events
+from event2vec.streaming import Live, live
 from event2vec.streaming.chunk import Chunk
 from event2vec.streaming.recorder import FORMATS, Recorder
 
@@ -47,6 +47,22 @@ def test_a_recording_that_fails_says_so(small_disk):
     recorder.close()
     assert "recording has stopped" in str(recorder.problem)
     assert recorder.lost > 0
+
+
+def test_a_recorder_that_has_failed_takes_nothing_more_and_says_why_once(tmp_path, monkeypatch):
+    def fail(self, sink, chunk):
+        raise OSError("broken")
+
+    monkeypatch.setattr(Recorder, "_write", fail)
+    recorder, chunk = Recorder(tmp_path / "kept.raw", SENSOR), chunk_of(make_recording(300))
+    recorder(chunk)
+    recorder._thread.join(PATIENCE)
+    with Live(load_model(NETWORK), Silent(), 0.1, recorder=recorder) as stream:
+        said = [stream._answer(0.0, None).notices for _ in range(2)]
+        recorder(chunk)
+    assert said == [(f"{recorder.path}: recording has stopped: broken",), ()]
+    assert recorder.problem in said[0]
+    assert (recorder.recorded, recorder.lost) == (0, 600)
 
 
 def test_what_cannot_be_recorded_is_refused_first(tmp_path):

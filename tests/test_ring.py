@@ -56,6 +56,20 @@ def test_the_ring_holds_the_newest_window_whatever_the_chunks():
     assert len(ring._columns[0]) > SMALLEST, "it grew with the window"
 
 
+def test_a_ring_that_grows_gives_only_events_that_were_written(monkeypatch):
+    monkeypatch.setattr(np, "empty", lambda size, kind: np.full(size, 77, kind))  # memory that somebody used before
+    ring, first, second = Ring(), make_recording(70_000), make_recording(40_000)
+    ring.write(chunk_of(first), 0)
+    ring.write(chunk_of(second, 1_000_000), 10**9)
+    assert len(ring._columns[0]) > 2 * SMALLEST
+    x, _, t, _ = ring.view().all()
+    wanted = np.concatenate([first.t.numpy()[-SMALLEST // 2 :], second.t.numpy() + 1_000_000])
+    assert (t == wanted).all()
+    assert (x[-40_000:] == second.x.numpy()).all()
+    ring.write(chunk_of(second, 2_000_000), 10**9)
+    assert (ring.view().all()[2][: len(wanted)] == wanted).all()
+
+
 def test_a_view_knows_that_it_was_written_over():
     ring = Ring()
     ring.write(chunk_of(make_recording(1000)), 0)
@@ -70,7 +84,11 @@ def test_the_ring_is_bounded(monkeypatch):
     monkeypatch.setattr("event2vec.streaming.ring.LARGEST", 2 * SMALLEST)
     ring = Ring()
     for number in range(10):
+        ring.write(chunk_of(make_recording(40_000), number * 300_000), 100_000)
+    assert not ring.short, "a third of a chunk fits"
+    for number in range(10, 20):
         ring.write(chunk_of(make_recording(40_000), number * 300_000), 10**9)
+    assert ring.short
     assert len(ring._columns[0]) == 2 * SMALLEST
     assert len(ring.view()) == SMALLEST
     ring.write(chunk_of(make_recording(200_000)), 10**9)

@@ -17,7 +17,7 @@ from event2vec.streaming.pipe_source import PipeSource
 from event2vec.streaming.recording_source import RecordingSource
 from event2vec.streaming.source import StreamEnded
 from event2vec.streaming.sources import open_source, parse_address
-from event2vec.streaming.udp_source import UdpSource
+from event2vec.streaming.udp_source import SWITCH, UdpSource
 
 
 @pytest.mark.parametrize("timed", [True, False])
@@ -95,6 +95,50 @@ def test_rubbish_packets_are_counted_and_said_once(udp):
     assert source.rejected > 3
     assert len(source.notices) == 1
     assert "will only be counted" in source.notices[0]
+
+
+def packet_of(timed=True, start=0):
+    ones = np.arange(10)
+    (packet,) = encode(ones, ones, ones % 2, start + ones if timed else None)
+    return packet
+
+
+def test_a_stray_packet_of_the_other_kind_moves_no_clock(udp):
+    source, send = udp
+    send(b"\xff" * 16)  # has the form of a packet without times, and no event on the sensor
+    send(packet_of(start=1_000_000))
+    assert read_all(source, 10)[2].tolist() == list(range(10))
+    send(packet_of(timed=False))
+    assert source.read() is None
+    send(packet_of(start=1_500_000))
+    assert read_all(source, 10)[2].tolist() == list(range(500_000, 500_010))
+    assert source.rejected == 2
+
+
+def test_a_sender_that_changes_is_followed_and_time_never_goes_back(udp):
+    source, send = udp
+    times = []
+    for timed in (True, False, True):
+        for _ in range(SWITCH + 1):
+            send(packet_of(timed, start=5_000_000))
+        times.append(read_all(source, 10)[2])
+        while source.read() is not None:
+            pass
+    assert (np.diff(np.concatenate(times)) >= 0).all()
+    assert [notice.partition(": ")[2] for notice in source.notices if "packets have" in notice] == [
+        "packets have no times; events get the time of their arrival",
+        "packets have times now",
+    ]
+
+
+def test_packets_off_the_sensor_do_not_stop_the_clock(udp):
+    source, send = udp
+    send(packet_of())
+    assert len(read_all(source, 10)[0]) == 10
+    (far,) = encode(np.array([99]), np.array([99]), np.array([1]), np.array([50]))
+    send(far)
+    assert source.read() is None
+    assert source.rejected == 1
 
 
 def test_a_port_in_use_is_one_line(udp):
@@ -198,6 +242,31 @@ def test_damaged_lines_are_counted_and_the_rest_is_read():
     assert found == [[(3, 4, 0, True), (5, 6, 150, False)]]
     assert source.rejected == 4
     assert len(source.notices) == 1
+
+
+@pytest.mark.parametrize("line", [b"12 3 4", b"1234", b"1.2.3 4 5 6", b"1 2 3 4 5", b"1,2,x,4"])
+def test_one_damaged_line_does_not_end_the_stream(line):
+    source = piped(b"100,3,4,1\n" + line + b"\n250,5,6,0\n")
+    assert read_to_end(source) == ([[(3, 4, 0, True), (5, 6, 150, False)]], "the pipe was closed")
+    assert source.rejected == 1
+
+
+def test_what_is_left_when_the_pipe_closes_is_read_or_counted():
+    source = piped(b"100,3,4,1\n250,5,6,0")
+    assert read_to_end(source)[0] == [[(3, 4, 0, True)], [(5, 6, 150, False)]]
+    words = b"".join(encode(np.array([3]), np.array([4]), np.array([1]), np.array([9])))
+    for data in (b"100,3,4,1\n250,5", words + b"abc", b"1,2"):
+        source = piped(data)
+        assert read_to_end(source)[1] == "the pipe was closed"
+        assert source.rejected == 1
+
+
+def test_times_that_go_back_are_said():
+    source = piped(b"50000000,3,4,1\n100,5,6,0\n90,5,6,0\n")
+    assert read_to_end(source)[0] == [[(3, 4, 0, True), (5, 6, 0, False), (5, 6, 0, False)]]
+    late, restarted = source.notices
+    assert "out of order" in late
+    assert "went back by more than a second" in restarted
 
 
 @pytest.mark.parametrize("data", [b"#!AER-DAT4.0\r\n....", b"\x89HDF\r\n\x1a\n....", b"PK\x03\x04........"])

@@ -107,14 +107,15 @@ def run(options: Namespace) -> int:
         say(f"Events are scaled from {stream.source.sensor} to the {network} that the network reads.")
     far = model.trained_on.remark("duration", stream.window) if model.trained_on else None
     if far:
-        say(f"event2vec: the window is far from the recordings of the training: {far}")
+        say(f"event2vec: the window is unlike the training recordings: {far}")
     with stream, ExitStack() as cleanup:
         page = cleanup.enter_context(_serve(stream, options.serve)) if options.serve else None
         try:
             _show(stream, options, page)
         finally:
             _sum_up(stream)
-    return 0
+    recorder = stream.recorder
+    return 2 if stream.reader.failed or (recorder is not None and recorder.problem is not None) else 0
 
 
 def _serve(stream: "Live", address: str) -> "PageServer":
@@ -160,8 +161,11 @@ def _sum_up(stream: "Live") -> None:
     recorder = stream.recorder
     if recorder is not None:
         stream.close()
-        lost = f"; {recorder.lost:,} were lost, as the disk could not keep up" if recorder.lost else ""
+        why = "the disk could not keep up" if recorder.problem is None else "recording stopped early"
+        lost = f"; {recorder.lost:,} were lost: {why}" if recorder.lost else ""
         say(f"{recorder.path}: {recorder.recorded:,} events recorded{lost}")
+        if recorder.problem is not None:
+            say(f"event2vec: {recorder.problem}")
     if stream.skipped:
         say(
             f"{stream.skipped:,} windows were skipped: this machine needs more than {1e3 * stream.every:g} ms for some."
@@ -198,5 +202,5 @@ def line_of(answer: "Answer") -> str:
     latency = f"{1e3 * answer.latency_p50:.0f}/{1e3 * answer.latency_p95:.0f} ms"
     return (
         f"{answer.time:9.2f} s  {printable(answer.name):20} {sure}  {answer.rate:12,.0f} events/s  "
-        f"latency {latency} (p50/p95)  {answer.skipped:,} skipped{'  far from training' if answer.remarks else ''}"
+        f"latency {latency} (p50/p95)  {answer.skipped:,} skipped{'  unlike training' if answer.remarks else ''}"
     )

@@ -32,6 +32,10 @@ REMEMBERED = 200  # answers over which the percentiles of latency are taken
 CONTINUOUS = 0.01  # seconds; an event before a longer pause is not what an answer waited for
 
 
+class _Overwritten(Exception):
+    """A window was replaced by newer events while it was copied."""
+
+
 class Live:
     """Answers on a stream: iterate over it. `live` opens one by name."""
 
@@ -60,6 +64,7 @@ class Live:
         self.drawing = 0.0  # seconds that the last answer took to be shown; set by whoever shows it
         self.newest: Read | None = None  # what the network read last
         self._latencies: deque[float] = deque(maxlen=REMEMBERED)
+        self._said_problem = False
 
     @property
     def window(self) -> float:
@@ -79,7 +84,12 @@ class Live:
             while True:
                 due += self._wait(due)
                 ended = self.reader.ended
-                yield self._answer(self._moment(ended), last=ended)
+                try:
+                    answer = self._answer(self._moment(ended), last=ended)
+                except _Overwritten:
+                    self.skipped += 1
+                    continue
+                yield answer
                 if ended is not None:
                     return
         finally:
@@ -103,9 +113,8 @@ class Live:
         return self.reader.ring.view().since(now - int(self.window * 1e6))
 
     def _answer(self, moment: float, last: str | None) -> Answer:
-        now, newest, view = self.reader.now(moment), self.reader.newest, self.view(moment)
-        read = self.answerer.read(view) if len(view) >= self.min_events else None
-        self.skipped += read is None and len(view) >= self.min_events
+        now, newest = self.reader.now(moment), self.reader.newest
+        view, read = self._read(moment)
         self.newest = read
         answered = time.monotonic()
         end = moment if newest is None or self._paused(moment, newest[1]) else newest[1]
@@ -134,6 +143,16 @@ class Live:
             remarks=() if read is None else self._remarks(read, len(view)),
         )
 
+    def _read(self, moment: float) -> tuple[View, Read | None]:
+        """The newest window, and what the network says if it has enough events; a second try if it is overwritten."""
+        for _ in range(2):
+            view = self.view(moment)
+            if len(view) < self.min_events:
+                return view, None
+            if (read := self.answerer.read(view)) is not None:
+                return view, read
+        raise _Overwritten
+
     def _remarks(self, read: Read, events: int) -> tuple[str, ...]:
         trained_on = self.model.trained_on
         return trained_on.remarks(Extent(float(events), read.tokens.duration / 1e6)) if trained_on else ()
@@ -146,9 +165,9 @@ class Live:
         found = []
         while self.reader.notices:
             found.append(self.reader.notices.popleft())
-        if self.recorder is not None and self.recorder.problem:
+        if self.recorder is not None and self.recorder.problem is not None and not self._said_problem:
             found.append(self.recorder.problem)
-            self.recorder.problem = ""
+            self._said_problem = True
         return (*found, last) if last else tuple(found)
 
     def close(self) -> None:

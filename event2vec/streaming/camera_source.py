@@ -51,7 +51,7 @@ class CameraSource(Source):
             raise
         except BaseException as error:
             self.close()
-            self.notices.append(f"the camera is gone: {excerpt(error, 120)}. Looking for it every second")
+            self.notices.append(f"the camera is gone: {excerpt(error, 120)}. Retrying every second")
             return None
         if window is None:
             return None
@@ -60,7 +60,7 @@ class CameraSource(Source):
         rows = rows[fits]
         self._reject(int(np.count_nonzero(~fits)), f"an event outside the {self.sensor} sensor: is it another camera?")
         x, y, t, p = rows.T
-        return Chunk.of(x, y, self.clock.follow(t), p != 0, time.monotonic()) if len(rows) else None
+        return Chunk.of(x, y, self._follow(self.clock, t), p != 0, time.monotonic()) if len(rows) else None
 
     def _look_again(self) -> None:
         time.sleep(PATIENCE)

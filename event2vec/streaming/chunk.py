@@ -35,16 +35,16 @@ class StreamClock:
     times continue where the stream was.
     """
 
-    def __init__(self, bits: int = 32) -> None:
+    def __init__(self, bits: int = 32, start: int = 0) -> None:
         self.narrow = bits == 32
         self.late = 0
         self.restarts = 0
         self._raw: np.int64 | None = None  # the latest time as it was sent
-        self._now = 0  # the same on our clock
-        self._latest = 0  # the latest that was given out
+        self._now = start  # the same on our clock
+        self.latest = start  # the latest that was given out
 
     def follow(self, raw: NDArray[Any]) -> NDArray[np.int64]:
-        """The times of a chunk on our clock, which starts at 0 with the first event."""
+        """The times of a chunk on our clock, which begins at `start` with the first event."""
         if len(raw) == 0:
             return np.empty(0, np.int64)
         raw = raw.astype(np.int64)
@@ -54,7 +54,7 @@ class StreamClock:
         restarted = steps < -BACK
         self.restarts += int(np.count_nonzero(restarted))
         since = self._now + np.cumsum(np.where(restarted, 0, steps))
-        times = np.maximum(np.maximum.accumulate(since), self._latest)
+        times = np.maximum(np.maximum.accumulate(since), self.latest)
         self.late += int(np.count_nonzero(since < times))
-        self._raw, self._now, self._latest = raw[-1], int(since[-1]), int(times[-1])
+        self._raw, self._now, self.latest = raw[-1], int(since[-1]), int(times[-1])
         return times

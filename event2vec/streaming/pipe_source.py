@@ -1,7 +1,6 @@
 """Events on standard input."""
 
 import os
-import re
 import select
 import time
 from typing import Any, BinaryIO
@@ -15,7 +14,7 @@ from event2vec.names import shown
 from event2vec.sensor import Sensor
 from event2vec.streaming.chunk import Chunk, StreamClock
 from event2vec.streaming.packets import decode
-from event2vec.streaming.source import BUFFER, PATIENCE, Source, StreamEnded
+from event2vec.streaming.source import BUFFER, PATIENCE, Source, StreamEnded, StreamUnreadable
 
 RECORDINGS = (b"#!AER", b"% ", b"Event Stream", b"\x89HDF", b"PK\x03\x04")  # first bytes of files
 
@@ -46,27 +45,40 @@ class PipeSource(Source):
             return None
         data = os.read(self.file.fileno(), BUFFER)
         if not data:
-            raise StreamEnded("the pipe was closed")
+            return self._end()
         data = self.rest + data
         if self.text is None:
             if len(data) < 8:
                 self.rest = data
                 return None
             self._recognise(data)
-        assert self.clock is not None
         end = data.rfind(b"\n") + 1 if self.text else len(data) - len(data) % 8
         if self.text and not end and len(data) > BUFFER:
-            raise StreamEnded(f"standard input has no line end in {BUFFER:,} bytes; it is no text with events")
+            raise StreamUnreadable(f"standard input has no line end in {BUFFER:,} bytes; it is no text with events")
         self.rest = data[end:]
-        x, y, t, p = self._lines(data[:end]) if self.text else self._words(data[:end])
-        return Chunk.of(x, y, self.clock.follow(t), p, time.monotonic()) if len(x) else None
+        return self._chunk(data[:end])
+
+    def _end(self) -> Chunk | None:
+        """The last line may lack its end; half a word is none."""
+        rest, self.rest = self.rest, b""
+        if rest and self.text is None:
+            self._recognise(rest)
+        if rest and self.text:
+            return self._chunk(rest + b"\n")
+        self._reject(bool(rest), "standard input ended in the middle of an event")
+        raise StreamEnded("the pipe was closed")
+
+    def _chunk(self, data: bytes) -> Chunk | None:
+        assert self.clock is not None
+        x, y, t, p = self._lines(data) if self.text else self._words(data)
+        return Chunk.of(x, y, self._follow(self.clock, t), p, time.monotonic()) if len(x) else None
 
     def close(self) -> None:
         self.file.close()
 
     def _recognise(self, data: bytes) -> None:
         if data.startswith(RECORDINGS):
-            raise StreamEnded("standard input is a recording's file; give its name instead of -")
+            raise StreamUnreadable("standard input is a recording's file; give its name instead of -")
         self.text = all(letter in b"\t\r\n" or 32 <= letter < 127 for letter in data[:8])
         self.clock = StreamClock(64 if self.text else 32)
 
@@ -81,7 +93,7 @@ class PipeSource(Source):
         try:
             table = np.array([line.split() for line in lines], np.float64)
         except ValueError:
-            good = [line.split() for line in lines if re.fullmatch(rb"\s*(-?[0-9.]{1,20}\s*){4}", line)]
+            good = [numbers for line in lines if (numbers := _four_numbers(line)) is not None]
             table = np.array(good, np.float64).reshape(-1, 4)
             self._reject(len(lines) - len(good), "standard input: a line that is not four numbers")
         if table.ndim != 2 or table.shape[1:] != (4,):
@@ -91,3 +103,11 @@ class PipeSource(Source):
         fits = (x >= 0) & (x < self.sensor.width) & (y >= 0) & (y < self.sensor.height) & (np.abs(t) < 2**62)
         self._reject(int(np.count_nonzero(~fits)), f"standard input: an event outside the {self.sensor} sensor")
         return x[fits], y[fits], (t[fits] * self.scale).round(), p[fits] > 0
+
+
+def _four_numbers(line: bytes) -> list[float] | None:
+    cells = line.split()
+    try:
+        return [float(cell) for cell in cells] if len(cells) == 4 else None
+    except ValueError:
+        return None

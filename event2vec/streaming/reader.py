@@ -7,8 +7,8 @@ from threading import Event, Thread
 
 from event2vec.names import excerpt
 from event2vec.streaming.chunk import Chunk
-from event2vec.streaming.ring import Ring
-from event2vec.streaming.source import Source, StreamEnded
+from event2vec.streaming.ring import LARGEST, Ring
+from event2vec.streaming.source import Source, StreamEnded, StreamUnreadable
 
 SILENT = 5.0  # seconds without an event after which people should know
 RATE_OVER = 1.0  # seconds over which the event rate is taken
@@ -23,26 +23,30 @@ class Reader(Thread):
         self.window = window  # seconds of the stream that readers of the ring look back
         self.ring = Ring()
         self.ended: str | None = None  # why there will be no more events
+        self.failed = False  # whether they ended because the stream could not be read
         self.waiting = True  # the source has nothing that is not in the ring yet
         self.notices: deque[str] = deque(maxlen=100)
         self.newest: tuple[int, float] | None = None  # the latest event: microseconds, and when it happened
         self._arrivals: deque[tuple[float, int]] = deque()
         self._halt = Event()
         self._quiet = False
+        self._short = False
 
     def run(self) -> None:
         heard = time.monotonic()
         try:
             while not self._halt.is_set():
                 chunk = self.source.read()
-                self.waiting = chunk is None
+                self.waiting = chunk is None or len(chunk) == 0
                 if chunk is not None and len(chunk):
                     self._take(chunk)
                     heard = time.monotonic()
                 self._tell(time.monotonic() - heard)
         except StreamEnded as ended:
+            self.failed = isinstance(ended, StreamUnreadable)
             self.ended = str(ended)
         except Exception as error:
+            self.failed = True
             self.ended = f"the stream cannot be read: {excerpt(error, 160) or type(error).__name__}"
         finally:
             self._tell(0.0)
@@ -64,6 +68,9 @@ class Reader(Thread):
         if quiet != self._quiet and self.newest is not None:
             self.source.notices.append(f"no events for {SILENT:g} s" if quiet else "events are coming again")
             self._quiet = quiet
+        if self.ring.short and not self._short:
+            self.source.notices.append(f"windows are cut short: only the newest {LARGEST // 2:,} events are kept")
+            self._short = True
         while self.source.notices:
             self.notices.append(self.source.notices.pop(0))
 

@@ -27,21 +27,27 @@ class Recorder:
         self.path, self.sensor = Path(path), sensor
         check_recording(self.path, overwrite)
         self.recorded = 0
-        self.lost = 0
-        self.problem: str | None = None
+        self.problem: str | None = None  # why nothing more is recorded
         self._start: int | None = None
-        self._waiting = 0
+        # Each counter has one thread that writes it.
+        self._taken = self._refused = 0  # the reader
+        self._done = 0  # ours
         self._queue: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._thread = Thread(target=self._run, daemon=True, name="event2vec recorder")
         self._thread.start()
 
     def __call__(self, chunk: Chunk) -> None:
         """Take a chunk, at once: the reader never waits for the disk."""
-        if self.problem or self._waiting + len(chunk) > MOST_WAITING:
-            self.lost += len(chunk)
+        if self.problem is not None or self._taken - self._done + len(chunk) > MOST_WAITING:
+            self._refused += len(chunk)
             return
-        self._waiting += len(chunk)  # only the reader adds, only our thread takes away; a stale sum does no harm
+        self._taken += len(chunk)
         self._queue.put(chunk)
+
+    @property
+    def lost(self) -> int:
+        """Events that are not in the file and never will be."""
+        return self._refused + (0 if self.problem is None else self._taken - self.recorded)
 
     def close(self) -> None:
         """Write what is waiting, and complete the file."""
@@ -58,12 +64,11 @@ class Recorder:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     sink = eventcv.EventSink(str(self.path), format=FORMATS[self.path.suffix.lower()])
                 self._write(sink, chunk)
-                self._waiting -= len(chunk)
+                self._done += len(chunk)
             if sink is not None:
                 sink.finish()
         except BaseException as error:  # a full disk, or a Rust panic, which is not an Exception
             self.problem = f"{self.path}: recording has stopped: {excerpt(error, 160)}"
-            self.lost += self._waiting
 
     def _write(self, sink: Any, chunk: Chunk) -> None:
         import eventcv

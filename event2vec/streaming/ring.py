@@ -69,10 +69,12 @@ class Ring:
     """The newest events. It doubles while a window fills half of it, up to a limit; then windows are cut short."""
 
     def __init__(self) -> None:
+        self.short = False  # whether a window had more events than the largest ring holds for readers
         self._lock = Lock()
         self._columns = tuple(np.empty(SMALLEST, kind) for kind in KINDS)
         self._total = 0  # events ever written
         self._writing = 0  # the same, with those that are being written
+        self._first = 0  # events before this one were left behind when the ring grew
 
     @property
     def total(self) -> int:
@@ -85,7 +87,8 @@ class Ring:
             chunk = Chunk(chunk.x[last], chunk.y[last], chunk.t[last], chunk.p[last], chunk.happened)
         if len(chunk) == 0:
             return
-        self._make_room(len(chunk), int(chunk.t[-1]) - window)
+        oldest = int(chunk.t[-1]) - window
+        self._make_room(len(chunk), oldest)
         size, count = len(self._columns[0]), len(chunk)
         with self._lock:
             self._writing = self._total + count
@@ -95,17 +98,23 @@ class Ring:
             column[: count - first] = new[first:]
         with self._lock:
             self._total = self._writing
+        self.short = self.short or self._cuts_short(oldest)
 
     def view(self) -> View:
         """All events that will not be overwritten soon: at most half of the ring."""
         with self._lock:
-            start = max(0, self._total - len(self._columns[0]) // 2)
+            start = max(self._first, self._total - len(self._columns[0]) // 2)
             return View(self, self._columns, start, self._total)
 
     def keeps(self, view: View) -> bool:
         with self._lock:
             replaced = view.columns is not self._columns  # by a larger ring: the smaller one is not written any more
             return replaced or self._writing - view.start <= len(self._columns[0])
+
+    def _cuts_short(self, oldest: int) -> bool:
+        held, size = self.view(), len(self._columns[0])
+        full = size >= LARGEST and len(held) == size // 2 and held.start > 0
+        return full and int(held.columns[2][held.start % size]) > oldest
 
     def _make_room(self, coming: int, oldest: int) -> None:
         held = self.view()
@@ -120,7 +129,7 @@ class Ring:
         for column, new in zip(grown, held.all(), strict=True):
             column[places] = new
         with self._lock:
-            self._columns = grown
+            self._columns, self._first = grown, held.start
 
 
 def _columns_of(chunk: Chunk) -> tuple[NDArray[Any], ...]:

@@ -5,9 +5,13 @@ and the stream goes on; only its end ends it.
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from event2vec.sensor import Sensor
-from event2vec.streaming.chunk import Chunk
+from event2vec.streaming.chunk import Chunk, StreamClock
 
 PATIENCE = 0.05  # seconds that a source waits for events before it says that there are none
 BUFFER = 1 << 22  # bytes of packets or text that are decoded at once
@@ -15,6 +19,10 @@ BUFFER = 1 << 22  # bytes of packets or text that are decoded at once
 
 class StreamEnded(Exception):
     """There will be no more events."""
+
+
+class StreamUnreadable(StreamEnded):
+    """What comes in holds no events that can be read."""
 
 
 class Source(ABC):
@@ -34,6 +42,16 @@ class Source(ABC):
 
     def close(self) -> None:  # noqa: B027  # a recording holds nothing
         """Free what the source holds."""
+
+    def _follow(self, clock: StreamClock, raw: NDArray[Any]) -> NDArray[np.int64]:
+        """A sender's times on the stream's clock; the first that went back are said."""
+        late, restarts = clock.late, clock.restarts
+        times = clock.follow(raw)
+        if clock.late and not late:
+            self.notices.append("events came out of order; late ones get the time of the latest event before them")
+        if clock.restarts and not restarts:
+            self.notices.append("the sender's times went back by more than a second; the stream continues where it was")
+        return times
 
     def _reject(self, count: int, what: str) -> None:
         """Count what cannot be used, and say so once."""

@@ -16,17 +16,21 @@ from event2vec.streaming.source import BUFFER, PATIENCE, Source
 
 GATHER = 0.002  # seconds in which packets come together: many small chunks would slow the thread that answers
 DRAIN = 0.004  # seconds in which waiting packets are collected
+SWITCH = 8  # packets of the other kind, in a row, after which the sender has changed
 
 
 class UdpSource(Source):
-    """Packets of eventcv and AEStream; without times in them, events have the time of their packet's arrival."""
+    """Packets of eventcv and AEStream; without times in them, events have the time of their packet's arrival.
+
+    The first packet with events decides which kind is read: a stray one of the other kind must not move the clock.
+    """
 
     def __init__(self, host: str, port: int, sensor: Sensor) -> None:
         super().__init__()
         self.sensor = sensor
         self.clock = StreamClock()
-        self.arrivals = StreamClock(64)
-        self.timed: bool | None = None
+        self.timed: bool | None = None  # decided by the first packet with events
+        self.others = 0  # packets of the other kind since the last of ours
         self.name = f"udp://{host}:{port}"
         self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
         try:
@@ -46,39 +50,55 @@ class UdpSource(Source):
             time.sleep(GATHER)
         started, view, filled = time.monotonic(), memoryview(self.buffer), 0
         counts, arrivals = list[int](), list[float]()
-        untimed: bool | None = None
         while filled <= BUFFER - 65536 and time.monotonic() - started < DRAIN:
             try:
                 size = self.socket.recv_into(view[filled:])
             except BlockingIOError:
                 break
             packet = view[filled : filled + size]
-            if not is_packet(packet) or (untimed is not None and is_untimed(packet) != untimed):
+            if not self._accepts(packet, first=not filled):
                 self._reject(1, f"{self.name}: a packet of {size} bytes holds no events of the expected form")
                 continue
-            untimed = is_untimed(packet)
             filled += size
-            counts.append(size // (4 if untimed else 8))
+            counts.append(size // (8 if self.timed else 4))
             arrivals.append(time.monotonic())
-        return self._chunk(view[:filled], bool(untimed), counts, arrivals) if filled else None
+        return self._chunk(view[:filled], counts, arrivals) if filled else None
 
-    def _chunk(self, data: memoryview, untimed: bool, counts: list[int], arrivals: list[float]) -> Chunk:
-        words = decode(data, untimed, self.sensor)
-        missing = len(words.kept) - len(words.x)
-        self._reject(missing, f"{self.name}: an event outside the {self.sensor} sensor, or of another kind")
-        if self.timed is not (not untimed):
-            self._say_kind(untimed)
-        if words.t is None:
-            came = np.repeat((1e6 * np.array(arrivals)).astype(np.int64), counts)[words.kept]
-            t = self.arrivals.follow(came)
-        else:
-            t = self.clock.follow(words.t)
-        return Chunk(words.x, words.y, t, words.p, arrivals[-1])
+    def _accepts(self, packet: memoryview, first: bool) -> bool:
+        """Whether a packet can be read with those before it; the `first` of a chunk may be of another kind."""
+        if not is_packet(packet):
+            return False
+        untimed = is_untimed(packet)
+        if self.timed == (not untimed):
+            self.others = 0
+            return True
+        if len(decode(packet, untimed, self.sensor).x) == 0:
+            return False
+        self.others += 1
+        if self.timed is not None and (self.others < SWITCH or not first):
+            return False
+        self._read_kind(untimed)
+        return True
 
-    def _say_kind(self, untimed: bool) -> None:
-        self.timed = not untimed
+    def _read_kind(self, untimed: bool) -> None:
         if untimed:
             self.notices.append(f"{self.name}: packets have no times; events get the time of their arrival")
+        elif self.timed is not None:
+            self.notices.append(f"{self.name}: packets have times now")
+        self.timed, self.others = not untimed, 0
+        self.clock = StreamClock(64 if untimed else 32, self.clock.latest)
+
+    def _chunk(self, data: memoryview, counts: list[int], arrivals: list[float]) -> Chunk | None:
+        words = decode(data, not self.timed, self.sensor)
+        missing = len(words.kept) - len(words.x)
+        self._reject(missing, f"{self.name}: an event outside the {self.sensor} sensor, or of another kind")
+        if len(words.x) == 0:
+            return None
+        raw = words.t
+        if raw is None:
+            raw = np.repeat((1e6 * np.array(arrivals)).astype(np.int64), counts)[words.kept]
+        t = self._follow(self.clock, raw)
+        return Chunk(words.x, words.y, t, words.p, arrivals[-1])
 
     def close(self) -> None:
         self.socket.close()
