@@ -78,7 +78,7 @@ def test_one_thread_and_two_give_the_same_answer_and_torch_keeps_its_own_number(
         assert read is not None
         scores.append(read.scores)
         assert torch.get_num_threads() == before
-    np.testing.assert_array_equal(*scores)
+    np.testing.assert_array_equal(scores[0], scores[1])
 
 
 def test_too_few_events_are_nothing(network):

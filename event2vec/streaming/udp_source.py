@@ -5,8 +5,10 @@ import select
 import socket
 import sys
 import time
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from event2vec.errors import Event2VecError
 from event2vec.sensor import Sensor
@@ -94,7 +96,7 @@ class UdpSource(Source):
         self._reject(missing, f"{self.name}: an event outside the {self.sensor} sensor, or of another kind")
         if len(words.x) == 0:
             return None
-        raw = words.t
+        raw: NDArray[Any] | None = words.t
         if raw is None:
             raw = np.repeat((1e6 * np.array(arrivals)).astype(np.int64), counts)[words.kept]
         t = self._follow(self.clock, raw)
