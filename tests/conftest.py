@@ -1,5 +1,6 @@
 """Fixtures that several test files share, and how tests are run side by side."""
 
+import ctypes
 import os
 import pkgutil
 import shutil
@@ -17,6 +18,7 @@ import torch
 
 from event2vec import Events, Sensor
 from event2vec.atomic import whole_file
+from event2vec.model import compiled_attention
 
 SMALL = Sensor(34, 30)
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -70,6 +72,25 @@ def _pictures() -> Iterator[None]:
             place = f"event2vec.training.{name}"
             patch.setattr(place, Pictures.or_blank(pkgutil.resolve_name(place)))
         yield
+
+
+class Team:
+    """In place of torch's threads: does compiled work on one, and notes how many were asked for each time."""
+
+    WORK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    START = ctypes.CFUNCTYPE(None, WORK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, threads: int, began: Callable[[], None] = lambda: None) -> None:
+        self.asked: list[int] = []
+        self.began = began
+        self.start = self.START(self._run)
+        monkeypatch.setattr(compiled_attention, "team", lambda: ctypes.cast(self.start, ctypes.c_void_p).value)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+
+    def _run(self, work: Callable[[int], None], data: int, threads: int, flags: int) -> None:
+        self.asked.append(threads)
+        self.began()
+        work(data)
 
 
 @pytest.fixture

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import warnings
 from functools import cache
 
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import Team
 
+from event2vec import Event2VecError
 from event2vec.model import compiled_attention
 from event2vec.model.attention import forgetting_attention, forgetting_weights
 from event2vec.model.compiled_attention import BEFORE, BOTH, Settings, attend, library
@@ -170,6 +173,91 @@ def test_the_order_of_work_does_not_depend_on_threads(threads, monkeypatch):
             assert all(torch.equal(one, two) for one, two in zip(answers[0], other, strict=True))
 
 
+def test_all_threads_are_asked_for_or_one(monkeypatch):
+    """OpenMP ends and starts threads wherever a team has another size than the last one."""
+    team = Team(monkeypatch, threads=8)
+    inputs = [part.requires_grad_() for part in draw(1, 300, 2, 1, 32)]
+    attend(inputs, None, BOTH).sum().backward()
+    assert team.asked == [8] * 5, "also where there are fewer tasks"
+    attend(draw(1, 8, 2, 1, 32), None, BOTH)
+    assert len(team.asked) == 5
+
+
+def test_gradients_are_float32_whatever_the_default_is():
+    inputs = [part.requires_grad_() for part in draw(2, 20, 2, 1, 16)]
+    expected = torch.autograd.grad(attend(inputs, None, BOTH).square().sum(), inputs)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = torch.autograd.grad(attend(inputs, None, BOTH).square().sum(), inputs)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def replaced(place, part, inputs):
+    return [part if number == place else other for number, other in enumerate(inputs)]
+
+
+@pytest.mark.parametrize(
+    ("place", "shape"),
+    [
+        (0, (2, 9, 2, 16)),
+        (0, (2, 9, 16)),
+        (1, (2, 9, 2, 8)),
+        (1, (2, 8, 2, 16)),
+        (1, (1, 9, 2, 16)),
+        (1, (2, 9, 16)),
+        (2, (2, 9, 1, 16)),
+        (3, (2, 9, 2)),
+        (3, (2, 9, 4, 1)),
+    ],
+)
+@pytest.mark.parametrize("sets", [1, 2])
+def test_shapes_that_do_not_fit_are_refused(sets, place, shape):
+    inputs = draw(2, 9, 4, 2, 16)
+    wrong = replaced(place, torch.zeros(shape), inputs)
+    with pytest.raises(
+        ValueError, match=r"q must be \(batch, length|must have the same batch, length, heads and width"
+    ):
+        attend(wrong if sets == 1 else [*inputs, *wrong], None, BOTH)
+
+
+@pytest.mark.parametrize(("heads", "key_heads"), [(3, 2), (2, 4), (2, 0)])
+def test_heads_that_cannot_be_shared_are_refused(heads, key_heads):
+    parts = [part.transpose(1, 2) for part in draw(2, 9, heads, key_heads, 16)]
+    with pytest.raises(ValueError, match=f"multiple of the heads of k and v, got {heads} and {key_heads}"):
+        forgetting_attention(*parts)
+
+
+def test_other_types_and_counts_are_refused():
+    inputs = draw(2, 9, 4, 2, 16)
+    with pytest.raises(ValueError, match="needs float32"):
+        attend(replaced(2, inputs[2].double(), inputs), None, BOTH)
+    for counts in (torch.tensor([9]), torch.tensor([9, 9], dtype=torch.int32), torch.tensor([9, 0, 9, 0])[::2]):
+        with pytest.raises(ValueError, match="counts must be 2 int64"):
+            attend(inputs, counts, BOTH)
+
+
+def test_a_traced_function_does_not_keep_compiled_answers():
+    inputs, served = draw(1, 9, 2, 1, 16), []
+
+    def ask(q):
+        served.append(compiled_attention.serves(q, *inputs[1:]))
+        return q + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing is deprecated
+        torch.jit.trace(ask, inputs[0], check_trace=False)
+    assert served
+    assert not any(served)
+
+
+def test_an_exported_program_says_what_it_needs(monkeypatch):
+    monkeypatch.setattr(compiled_attention, "library", lambda: None)
+    with pytest.raises(Event2VecError, match=r"installed without here\. Install event2vec again where a C compiler"):
+        compiled_attention._attend(draw(1, 9, 2, 1, 16), None, BOTH)
+
+
 def test_padding_is_not_read(variant):
     counts = torch.tensor([50, 0, 1])
     inputs = draw(3, 60, 2, 1, 16)
@@ -227,7 +315,7 @@ def test_gates_wide_open_and_above_one(variant):
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("part", range(3))
-def test_what_is_no_number_shows_in_all_that_see_it(variant, part, value):
+def test_nan_and_infinity_show_in_all_that_see_them(variant, part, value):
     inputs = draw(1, 100, 1, 1, 16, 1.0)
     inputs[part][0, 60, 0, 3] = value
     seen = attend(inputs, None, BOTH)
@@ -247,7 +335,7 @@ def test_what_is_no_number_shows_in_all_that_see_it(variant, part, value):
     assert not all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_a_gate_that_is_no_number_shows(variant):
+def test_a_gate_that_is_nan_shows(variant):
     inputs = draw(1, 100, 1, 1, 16)
     inputs[3][0, 60] = torch.nan
     seen = attend(inputs, None, BOTH)

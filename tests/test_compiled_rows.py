@@ -1,14 +1,16 @@
 """Compiled heads and convolutions against the plain operations in float64: values, gradients, edges, threads."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
-from conftest import make_recording, randomise
+from conftest import Team, make_recording, randomise
 
 from event2vec import EventBatch
+from event2vec.cpu import flush_denormals
 from event2vec.model import compiled_attention, compiled_rows
-from event2vec.model.attention import ForgettingDirection, Rows
+from event2vec.model.attention import Bidirectional, ForgettingDirection, Rows
 from event2vec.model.compiled_attention import Settings, library
 from event2vec.model.embedding import ConvolutionalTemporal
 
@@ -84,6 +86,88 @@ def test_threads_do_not_change_a_bit(monkeypatch, work):
         assert all(torch.equal(one, two) for one, two in zip(answers[0], other, strict=True))
 
 
+def test_all_threads_are_asked_for_or_one(monkeypatch):
+    """OpenMP ends and starts threads wherever a team has another size than the last one."""
+    team, direction = Team(monkeypatch, threads=8), make()
+    project(direction, torch.randn(1, 600, 64, generator=torch.Generator().manual_seed(3)))
+    assert team.asked == [8, 8], "also for 5 tasks"
+    project(direction, torch.randn(1, 200, 64, generator=torch.Generator().manual_seed(3)))
+    assert len(team.asked) == 2
+
+
+STATISTICS = Path("/proc/self/statm")
+
+
+@pytest.mark.skipif(not STATISTICS.exists(), reason="this system does not say how much memory a process has")
+def test_memory_grows_with_threads_and_not_with_tasks(monkeypatch):
+    """Room for each of 512 tasks was 94 MB."""
+    sizes = []
+
+    def note():
+        sizes.append(4096 * int(STATISTICS.read_text().split()[0]))
+
+    Team(monkeypatch, threads=2, began=note)
+    network, valid = ConvolutionalTemporal(64), torch.ones(64, 1024, dtype=torch.bool)
+    pairs = zip(network.kernels, network.norms, strict=True)
+    layers = [part for kernel, norm in pairs for part in (kernel, norm.weight, norm.bias)]
+    intervals = torch.rand(64, 1024)
+    with torch.no_grad():
+        note()
+        times = compiled_rows.convolve(intervals, valid, layers, 64)
+    assert sizes[1] - sizes[0] < 2 * times.nbytes
+
+
+def test_denormal_numbers_are_0_whatever_the_thread_does_with_them(monkeypatch):
+    """`tune_cpu` sets it for torch's threads and not for the main one: which of them took a task must not show."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    projected = torch.full((1, 300, 25), 100.0).requires_grad_()
+
+    def forget():
+        log_forget = compiled_rows.make_heads(projected, torch.ones(8), torch.ones(8), torch.zeros(1), 8)[3]
+        gradient = torch.autograd.grad(log_forget.sum() * 1e-3, projected)[0]
+        return [part.detach().view(torch.int32) for part in (log_forget, gradient)]
+
+    with flush_denormals():
+        flushed = forget()
+    assert all(torch.equal(one, other) for one, other in zip(forget(), flushed, strict=True))
+    assert torch.tensor(1e-40) * 1 != 0, "the thread keeps its own mode"
+
+
+def test_nan_passes_through_relu_as_in_torch():
+    network = randomise(ConvolutionalTemporal(32))
+    with torch.no_grad():
+        network.kernels[0][0, 0] = torch.nan
+    for one, other in zip(convolve(network, [40]), convolve(copy.deepcopy(network).double(), [40]), strict=True):
+        assert torch.equal(one.isnan(), other.isnan())
+
+
+def test_weights_and_rotations_of_other_types_take_the_plain_operations():
+    network, tokens = Bidirectional(64, make()), torch.randn(2, 9, 64, generator=torch.Generator().manual_seed(3))
+    angles = torch.rand(2, 9, 16, generator=torch.Generator().manual_seed(4))
+    rotation, valid = torch.stack([angles.cos(), angles.sin()], dim=2), torch.ones(2, 9, dtype=torch.bool)
+    torch.testing.assert_close(network(tokens, Rows(valid, rotation.double())), network(tokens, Rows(valid, rotation)))
+    served, rows = compiled_rows.serves, torch.zeros(2, 9, 25)
+    assert served(rows, 8, torch.ones(8), None, rotation=torch.ones(2, 9, 2, 4))
+    assert not served(rows, 8, torch.ones(8, dtype=torch.float64))
+    assert not served(rows, 8, torch.ones(8, device="meta"))
+    assert not served(rows, 8, rotation=torch.ones(1, 9, 2, 4))
+
+
+def test_weights_that_are_laid_out_in_any_way():
+    direction, tokens = make(), torch.randn(2, 9, 64, generator=torch.Generator().manual_seed(3))
+    expected = project(direction, tokens)
+    for name in ("query_norm", "key_norm", "forget_bias"):
+        setattr(direction, name, torch.nn.Parameter(getattr(direction, name).detach().repeat_interleave(2)[::2]))
+    assert all(torch.equal(one, other) for one, other in zip(project(direction, tokens), expected, strict=True))
+
+
+def test_a_norm_of_another_epsilon_takes_the_plain_operations():
+    network = randomise(ConvolutionalTemporal(32))
+    network.norms[0].eps = 0.1
+    for one, other in zip(convolve(network, [40]), convolve(copy.deepcopy(network).double(), [40]), strict=True):
+        torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gates_of_any_size_have_their_logarithm_and_slope(monkeypatch, variant):
     monkeypatch.setattr(Settings, "variant", variant)
@@ -96,7 +180,7 @@ def test_gates_of_any_size_have_their_logarithm_and_slope(monkeypatch, variant):
     torch.testing.assert_close(slope, torch.sigmoid(-gates[:-1].double()).float(), rtol=1e-6, atol=1e-37)
 
 
-def test_what_is_no_number_shows_where_it_is_alone():
+def test_nan_shows_where_it_is_alone():
     projected = torch.randn(1, 4, 25)
     projected[0, 1, 0], projected[0, 2, 9], projected[0, 3, 24] = torch.nan, torch.nan, torch.nan
     parts = compiled_rows.make_heads(projected, torch.ones(8), torch.ones(8), torch.zeros(1), 8)

@@ -76,7 +76,7 @@ def test_threads_do_not_change_a_bit(monkeypatch):
         assert all(torch.equal(one, two) for one, two in zip(answers[0], other, strict=True))
 
 
-def test_what_is_no_number_shows_in_its_row_alone():
+def test_nan_shows_in_its_row_alone():
     norm, (rows,) = make(8, relu=True), draw(3, 8, count=1)
     rows[1, 5] = torch.nan
     assert norm(rows).isnan().all(-1).tolist() == [False, True, False]
@@ -91,7 +91,10 @@ def test_nothing_gives_nothing(shape):
 
 def test_rows_that_are_laid_out_in_any_way():
     norm, (rows, added) = make(16, relu=False), draw(16, 6)
-    assert torch.equal(norm(rows.T, added.T), norm(rows.T.contiguous(), added.T.contiguous()))
+    expected = norm(rows.T.contiguous(), added.T.contiguous())
+    assert torch.equal(norm(rows.T, added.T), expected)
+    norm.weight, norm.bias = (torch.nn.Parameter(part.detach().repeat_interleave(2)[::2]) for part in norm.parameters())
+    assert torch.equal(norm(rows.T, added.T), expected)
 
 
 def test_other_types_and_widths_take_torch():
@@ -100,3 +103,14 @@ def test_other_types_and_widths_take_torch():
     assert not compiled_rows.serves(torch.zeros(2, 16, dtype=torch.bfloat16), 16)
     with torch.autocast("cpu", torch.bfloat16):
         assert not compiled_rows.serves(torch.zeros(2, 16), 16)
+
+
+def test_what_compiled_code_cannot_do_takes_torch():
+    norm, (rows, added) = make(16, relu=False), draw(4, 16)
+    assert norm._fits(rows, added)
+    assert not norm._fits(rows, added[:1]), "what is broadcast"
+    assert not compiled_rows.serves(rows, 16, added.double())
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        make(8, relu=False)(rows)
+    norm.eps = 0.1
+    torch.testing.assert_close(norm(rows), F.layer_norm(rows, (16,), norm.weight, norm.bias, 0.1))

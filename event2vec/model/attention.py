@@ -18,10 +18,9 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from event2vec.model import compiled_attention, compiled_rows
+from event2vec.model.compiled_rows import EPSILON
 from event2vec.model.config import ModelConfig
 from event2vec.model.rotation import rotate, rotate_back
-
-EPSILON = 1e-5  # of every norm
 
 # How many numbers of each type hold a sum of log gates precisely enough. float16 is missing: it cannot hold sums
 # beyond 65,504 at all.
@@ -315,8 +314,8 @@ class ForgettingDirection(Direction):
 
     def project(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> tuple[Tensor, ...]:
         projected = self.project_all(tokens)
-        if compiled_rows.serves(projected, self.width):
-            weights = self.query_norm, self.key_norm, self.forget_bias
+        weights = self.query_norm, self.key_norm, self.forget_bias
+        if compiled_rows.serves(projected, self.width, *weights, rotation=rows.rotation):
             return compiled_rows.make_heads(projected, *weights, self.width, rows.rotation)
         q, k, v, gate = projected.split(self.sizes, dim=-1)
         q, k = self._normalise(q, self.query_norm), self._normalise(k, self.key_norm)
@@ -380,8 +379,8 @@ class Bidirectional(nn.Module):
         ahead, back = cast(Direction, self.directions[0]), cast(Direction, self.directions[-1])
         inputs = ahead.project(tokens, rows)
         others = inputs if back is ahead else back.project(tokens, rows)
-        if isinstance(ahead, ForgettingDirection) and compiled_attention.serves(*inputs):
-            parts = [*inputs] if back is ahead else [*inputs, *others]
+        parts = [*inputs] if back is ahead else [*inputs, *others]
+        if isinstance(ahead, ForgettingDirection) and compiled_attention.serves(*parts, rotation=rows.rotation):
             seen: Tensor = compiled_attention.attend(parts, rows.counts, compiled_attention.BOTH, rows.rotation)
             return self.output(seen.flatten(2))
         seen_before = rows.rotate_back(ahead.attend(*inputs))

@@ -186,20 +186,13 @@ static int64_t count_of(const Job *job, int64_t row) {
     return count < 0 ? 0 : smaller(count, job->length);
 }
 
-/* Tasks one after the other, for whoever has none. Weights of almost nothing cost no time: they are taken as 0. */
+/* Tasks one after the other, for whoever has none. */
 static void take_tasks(void *data) {
     Work *work = data;
     const int64_t thread = __atomic_fetch_add(&work->threads, 1, __ATOMIC_RELAXED);
     float *scratch = work->scratch + (size_t)thread * work->scratch_size;
-#if defined(__x86_64__)
-    const unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode | 0x8040);
-#endif
     for (int64_t task; (task = __atomic_fetch_add(&work->next, 1, __ATOMIC_RELAXED)) < work->tasks;)
         work->task(work, task, scratch);
-#if defined(__x86_64__)
-    _mm_setcsr(mode);
-#endif
 }
 
 typedef struct {
@@ -207,32 +200,52 @@ typedef struct {
     void *work;
 } Take;
 
-static void *run_thread(void *data) {
+/* On every thread, denormal numbers are taken as 0: they would cost time, and since torch's threads may keep them or not
+   (`tune_cpu`), the result would depend on which thread took a task. The thread's own mode is restored afterwards. */
+static void take_without_denormals(void *data) {
     const Take *own = data;
+#if defined(__x86_64__)
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | 0x8040);
+#elif defined(__aarch64__)
+    uint64_t mode;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode | (uint64_t)1 << 24));
+#endif
     own->take(own->work);
+#if defined(__x86_64__)
+    _mm_setcsr(mode);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(mode));
+#endif
+}
+
+static void *run_thread(void *data) {
+    take_without_denormals(data);
     return NULL;
 }
 
 /* The same work on several threads, which share its tasks among themselves. */
 static void start_threads(Team *team, void (*take)(void *), void *work, int64_t threads) {
+    Take own = {take, work};
     if (threads > 1 && team) {
-        team(take, work, (unsigned)threads, 0);
+        team(take_without_denormals, &own, (unsigned)threads, 0);
         return;
     }
-    Take own = {take, work};
     pthread_t started[MOST_THREADS];
     int64_t many = 0;
     while (many + 1 < threads && pthread_create(started + many, NULL, run_thread, &own) == 0) many++;
-    take(work);
+    take_without_denormals(&own);
     while (many) pthread_join(started[--many], NULL);
 }
 
+/* All threads or one: OpenMP ends and starts threads wherever a team has another size than the last one. */
 static void run(Work *work, void (*task)(const Work *, int64_t, float *), int64_t tasks, int64_t threads) {
     work->task = task, work->tasks = tasks, work->next = work->threads = 0;
-    start_threads(work->job->team, take_tasks, work, smaller(threads, tasks));
+    start_threads(work->job->team, take_tasks, work, tasks > 1 ? threads : 1);
 }
 
-/* Rows of one key head next to each other, and the largest norm among the keys; infinity where a number is none. */
+/* Rows of one key head next to each other, and the largest norm among the keys; infinity where a number is not finite. */
 static void pack_rows(const Work *work, int64_t row, int64_t head, int64_t chunk) {
     const Job *job = work->job;
     const int64_t width = job->width, count = count_of(job, row), stop = smaller((chunk + 1) * CHUNK, work->padded);
@@ -262,7 +275,7 @@ static void pack_rows(const Work *work, int64_t row, int64_t head, int64_t chunk
     work->longest[place * work->chunks + chunk] = sqrtf(most) * 1.000001f;
 }
 
-/* Log2 of the gates, summed over the events before each; no number first where a gate is none or above 1. */
+/* Log2 of the gates, summed over the events before each; 0 comes first where a gate is NaN or above 1, else 1. */
 static void sum_gates(const Work *work, int64_t row, int64_t head) {
     const Job *job = work->job;
     const int64_t count = count_of(job, row);
@@ -503,7 +516,7 @@ EXPORT int64_t learn(const Job *job) {
 EXPORT int64_t interface(void) { return 3; }
 
 #if !defined(WITHOUT_PYTHON)
-/* Python builds and finds the library as a module; its functions are called through ctypes, which lets go of the lock. */
+/* Python builds and finds the library as a module; its functions are called through ctypes, which releases the GIL. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "event2vec.model._compiled_attention", NULL, 0, NULL, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__compiled_attention(void) { return PyModule_Create(&module); }

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from event2vec.errors import Event2VecError
 from event2vec.model.rotation import rotate_back
 
 INTERFACE = 3  # of the functions in C; a library of another one may be left from an earlier installation
-WIDEST = 128
+WIDEST = 128  # channels of a head
+FUNCTIONS = ["variants", "attend", "learn", "project", "project_back", "norm", "norm_back", "convolve", "convolve_back"]
 BEFORE, BOTH = 1, 3  # directions: what was before each event, and also what comes after it
 
 
@@ -31,9 +33,7 @@ def library() -> ctypes.CDLL | None:
     compiled = ctypes.CDLL(str(path))
     if not hasattr(compiled, "interface") or compiled.interface() != INTERFACE:
         return None
-    for name in ("attend", "learn", "project", "norm", "convolve"):
-        getattr(compiled, name).restype = ctypes.c_int64
-    for name in ("project_back", "norm_back", "convolve_back", "variants"):
+    for name in FUNCTIONS:
         getattr(compiled, name).restype = ctypes.c_int64
     return compiled
 
@@ -73,23 +73,40 @@ def _best_variant() -> int:
     return int(compiled.variants()) - 1 if compiled else 0
 
 
-def serves(*inputs: Tensor) -> bool:
+def serves(*inputs: Tensor, rotation: Tensor | None = None) -> bool:
     """Whether the compiled code can do it: float32 on a CPU, and heads of a width that it has been made for."""
+    if is_traced():
+        return False
     width = inputs[0].shape[-1]
-    return width <= WIDEST and all(takes(part, width) for part in inputs)
+    if not all(takes(part, width) for part in inputs) or width > WIDEST:
+        return False
+    return torch.compiler.is_compiling() or fits_rotation(rotation, inputs[0], width)  # compilers rotate themselves
+
+
+def is_traced() -> bool:
+    """Inside torch.jit.trace, which would keep compiled answers as constants."""
+    return torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
 
 
 def takes(part: Tensor, width: int) -> bool:
     """Whether compiled code can read a tensor, whose vectors have `width` numbers."""
     return (
         Settings.used
-        and part.dtype == torch.float32
-        and part.device.type == "cpu"
+        and is_readable(part)
         and width % 8 == 0
         and width > 0
         and not torch.is_autocast_enabled("cpu")
         and is_installed()
     )
+
+
+def is_readable(part: Tensor) -> bool:
+    return part.dtype == torch.float32 and part.device.type == "cpu"
+
+
+def fits_rotation(rotation: Tensor | None, rows: Tensor, width: int) -> bool:
+    """Whether a rotation, if there is one, has a place for each of the rows (batch, length, ...): none is broadcast."""
+    return rotation is None or (is_readable(rotation) and rotation.shape == (*rows.shape[:2], 2, width // 2))
 
 
 def attend(inputs: list[Tensor], counts: Tensor | None, directions: int, rotation: Tensor | None = None) -> Tensor:
@@ -128,6 +145,7 @@ def _forward(
     inputs: list[Tensor], counts: Tensor | None, directions: int, rotation: Tensor | None = None, wanted: bool = True
 ) -> tuple[Tensor, Tensor]:
     """The answer, and what the backward pass needs of softmax if that is wanted."""
+    _check(inputs, counts)
     batch, length, heads, width = inputs[0].shape
     ways = directions.bit_count()
     seen = inputs[0].new_empty(batch, length, ways, heads, width)
@@ -135,6 +153,24 @@ def _forward(
     for part, mask in _calls(inputs, directions):
         _call("attend", part, counts, rotation, mask, [*_sides(seen), norms.data_ptr() if wanted else 0, *[0] * 24])
     return seen, norms
+
+
+def _check(inputs: list[Tensor], counts: Tensor | None) -> None:
+    """Compiled code reads what shapes promise."""
+    shape, shapes = inputs[0].shape, [tuple(part.shape) for part in inputs]
+    if len(shape) != 4 or shape[3] % 8 or not 0 < shape[3] <= WIDEST:
+        raise ValueError(f"q must be (batch, length, heads, width), width a multiple of 8 up to {WIDEST}; got {shapes}")
+    batch, length, heads, width = shape
+    for q, k, v, gates in zip(*(shapes[first::4] for first in range(4)), strict=True):
+        key_heads = k[2] if len(k) == 4 else 0
+        if q != shape or k != (batch, length, key_heads, width) or v != k or gates != (batch, length, heads):
+            raise ValueError(f"q, k, v and log gates must have the same batch, length, heads and width; got {shapes}")
+        if not 0 < key_heads <= heads or heads % key_heads:
+            raise ValueError(f"heads must be a multiple of the heads of k and v, got {heads} and {key_heads}")
+    if not all(is_readable(part) for part in inputs):
+        raise ValueError(f"compiled attention needs float32 on a CPU, got {[part.dtype for part in inputs]}")
+    if counts is not None and (counts.shape != (batch,) or counts.dtype != torch.int64 or not counts.is_contiguous()):
+        raise ValueError(f"counts must be {batch} int64 next to each other, got {tuple(counts.shape)} {counts.dtype}")
 
 
 def _backward(
@@ -149,7 +185,7 @@ def _backward(
     gradient = gradient if gradient.stride(-1) == 1 else gradient.contiguous()
     changes: list[Tensor] = []
     for part, mask in _calls(inputs, directions):
-        changes += [torch.empty(one.shape) for one in part]
+        changes += [one.new_empty(one.shape) for one in part]
         sides = [*_sides(seen), norms.data_ptr(), *_sides(gradient)]
         _call(
             "learn", part, counts, rotation, mask, [*sides, *(number for one in changes[-4:] for number in _view(one))]
@@ -181,7 +217,11 @@ def _call(
 ) -> None:
     """Numbers and addresses as `Job` in `compiled_attention.c` has them. Other Python threads run meanwhile."""
     compiled = library()
-    assert compiled is not None
+    if compiled is None:  # an exported program calls what was there when it was made
+        raise Event2VecError(
+            "this program was exported with compiled attention, which event2vec was installed without here. "
+            "Install event2vec again where a C compiler is found, or export the program here"
+        )
     inputs = [part if part.stride(-1) == 1 or part.dim() == 3 else part.contiguous() for part in inputs]
     batch, length, heads, width = inputs[0].shape
     if batch == 0 or length == 0:

@@ -2,7 +2,7 @@
 
    `compiled_attention.c` includes this file once for each set, with NAME (what a name ends in), TARGET, LANES (numbers in
    a vector), VECTORS (of queries in a block), ROWS (of keys or channels in a product) and LARGER (the larger one, the
-   second where one is no number). Lanes are queries, so softmax needs no step across lanes. */
+   second where one is NaN). Lanes are queries, so softmax needs no step across lanes. */
 
 #define BLOCK (LANES * VECTORS)
 #define TILE (BLOCK * TILE_BLOCKS)
@@ -63,7 +63,7 @@ INLINE void NAME(multiply)(Vector *sums, const int rows, const int columns, cons
 /* columns[channel][row] = rows[row][channel] * factors[row]; 0 from row `many` on. */
 INLINE void NAME(turn_in)(float *columns, const float *rows, int64_t step, const float *factors, int64_t many,
                           const int64_t width) {
-    static const float nothing[128];
+    static const float nothing[WIDEST];
     for (int64_t row = 0; row < BLOCK; row += 4) {
         const float *from[4];
         for (int i = 0; i < 4; i++) from[i] = row + i < many ? rows + (row + i) * step : nothing;
@@ -164,7 +164,7 @@ INLINE void NAME(open_side)(Side *side, const Head *head, int64_t start, int64_t
     }
 }
 
-/* Log2 of the gates between the block's edge and each key, and keys that are none far below 0. */
+/* Log2 of the gates between the block's edge and each key; far below 0 for what fills the last ROWS. */
 INLINE void NAME(fade_keys)(float *biases, const Head *head, const Side *side, int64_t first, int64_t many, int after) {
     const double *faded = head->faded + first;
     if (after)
@@ -229,7 +229,7 @@ INLINE void NAME(weigh_scores)(Side *side, float scale, Scores tile, int64_t man
         for (int64_t step = 0; step < many; step++) { /* the smallest first */
             const int64_t place = (after ? many - 1 - step : step) * BLOCK + vector * LANES;
             const Vector score = NAME(score_above)(tile, place, scale, top);
-            const Vector weight = NAME(power)(score) + (score - score); /* no number stays none */
+            const Vector weight = NAME(power)(score) + (score - score); /* NaN stays NaN */
             NAME(store)(tile.scores + place, weight);
             sum += weight;
         }

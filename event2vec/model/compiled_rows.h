@@ -23,11 +23,11 @@ typedef struct {
     float *dprojected, *dquery_norm, *dkey_norm, *dforget_bias;
 } Projection;
 
-/* What the tasks of a call share. Each has room for its own numbers, and its share of the weights' gradients. */
+/* What the tasks of a call share. Each thread has room for its numbers, and each task its share of the weights' gradients. */
 typedef struct {
     const void *job;
     void (*task)(const void *job, int64_t first, int64_t stop, float *room, float *share);
-    int64_t many, room, size, tasks, next; /* tokens; numbers of a room and of a share */
+    int64_t many, room, size, tasks, next, threads; /* tokens; numbers of a room and of a share */
     float *rooms, *shares;
 } Tokens;
 
@@ -292,19 +292,22 @@ VARIANT(avx2, )
 
 static void take_tokens(void *data) {
     Tokens *tokens = data;
+    float *room = tokens->rooms + __atomic_fetch_add(&tokens->threads, 1, __ATOMIC_RELAXED) * tokens->room;
     for (int64_t task; (task = __atomic_fetch_add(&tokens->next, 1, __ATOMIC_RELAXED)) < tokens->tasks;)
-        tokens->task(tokens->job, task * SHARE, smaller((task + 1) * SHARE, tokens->many), tokens->rooms + task * tokens->room,
+        tokens->task(tokens->job, task * SHARE, smaller((task + 1) * SHARE, tokens->many), room,
                      tokens->shares + task * tokens->size);
 }
 
 /* Runs all tasks; returns 0 without memory. */
 static int run_tokens(Tokens *tokens, Team *team, int64_t threads) {
     tokens->tasks = divide_up(tokens->many, SHARE);
+    tokens->room = divide_up(tokens->room, 16) * 16; /* threads write to cache lines of their own */
+    threads = tokens->tasks < 4 ? 1 : smaller(threads, MOST_THREADS); /* all or one, as in `run` */
     void **places[] = {(void **)&tokens->rooms, (void **)&tokens->shares};
-    const size_t sizes[] = {sizeof(float) * (size_t)(tokens->tasks * tokens->room),
+    const size_t sizes[] = {sizeof(float) * (size_t)(threads * tokens->room),
                             sizeof(float) * (size_t)(tokens->tasks * tokens->size)};
     const int got = allocate(places, sizes, 2);
-    if (got) start_threads(team, take_tokens, tokens, smaller(tokens->tasks / 2, smaller(threads, MOST_THREADS)));
+    if (got) start_threads(team, take_tokens, tokens, threads);
     return got;
 }
 

@@ -9,18 +9,31 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from event2vec.model import compiled_attention
 
+EPSILON = 1e-5  # of every norm, here and in `compiled_rows.h`
 
-def serves(rows: Tensor, width: int) -> bool:
+
+def serves(rows: Tensor, width: int, *others: Tensor | None, rotation: Tensor | None = None) -> bool:
     """Whether the compiled code can do it, with vectors of `width` numbers: float32 on a CPU, outside of autocast.
 
-    torch.compile and torch.export join the plain operations themselves.
+    `others` are the weights and what else is read. torch.compile and torch.export join the plain operations themselves.
     """
-    return not torch.compiler.is_compiling() and type(rows) is Tensor and compiled_attention.takes(rows, width)
+    return (
+        not torch.compiler.is_compiling()
+        and not compiled_attention.is_traced()
+        and type(rows) is Tensor
+        and compiled_attention.takes(rows, width)
+        and all(part is None or is_plain(part) for part in others)
+        and compiled_attention.fits_rotation(rotation, rows, width)
+    )
+
+
+def is_plain(part: Tensor) -> bool:
+    return type(part) in (Tensor, nn.Parameter) and compiled_attention.is_readable(part)
 
 
 def make_heads(
@@ -35,7 +48,7 @@ def make_heads(
 
     With a rotation (batch, length, 2, width / 2), q, k and v are rotated, as `relative.rotate` does it.
     """
-    weights = [projected.contiguous(), query_norm, key_norm, forget_bias]
+    weights = [part.contiguous() for part in (projected, query_norm, key_norm, forget_bias)]
     rotation = None if rotation is None else rotation.contiguous()
     if torch.is_grad_enabled() and any(part.requires_grad for part in weights):
         return _Heads.apply(width, rotation, *weights)  # type: ignore[no-untyped-call]
@@ -48,16 +61,16 @@ class _Heads(torch.autograd.Function):
         ctx: Any, width: int, rotation: Tensor | None, *weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         heads = _make_heads(width, rotation, weights)
-        ctx.save_for_backward(rotation, *weights, heads[-1])
+        ctx.save_for_backward(rotation, *weights)
         ctx.width = width
         return heads
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
-        rotation, *weights, log_forget = ctx.saved_tensors
+        rotation, *weights = ctx.saved_tensors
         changes = [torch.empty_like(part) for part in weights]
-        parts = [rotation, *weights, None, None, None, log_forget, *(part.contiguous() for part in gradients), *changes]
+        parts = [rotation, *weights, *[None] * 4, *(part.contiguous() for part in gradients), *changes]
         _call_heads("project_back", ctx.width, parts)
         return None, None, *changes
 
@@ -82,7 +95,7 @@ def _call_heads(name: str, width: int, parts: list[Any]) -> None:
 def layer_norm(rows: Tensor, added: Tensor | None, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     """LayerNorm of rows, or of rows + `added` of the same shape; then ReLU if `relu`."""
     rows = rows.contiguous()
-    parts = [rows, None if added is None else added.contiguous(), weight, bias]
+    parts = [rows, None if added is None else added.contiguous(), weight.contiguous(), bias.contiguous()]
     if torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in parts):
         return _Norm.apply(relu, *parts)  # type: ignore[no-untyped-call]
     normed = torch.empty_like(rows)

@@ -24,7 +24,7 @@ typedef struct {
     } dlayers[LAYERS];
 } Convolutions;
 
-/* Where the numbers of a layer lie in a task's room: rows from EDGE before its first event to EDGE after its last. */
+/* Where the numbers of a layer lie in a thread's room: rows from EDGE before its first event to EDGE after its last. */
 typedef struct {
     int64_t width;
     float *taps[3];          /* the kernel's, one after the other */
@@ -169,7 +169,7 @@ static inline __attribute__((always_inline)) void make_times_back(const Convolut
                     const Four one = *(const Four *)(gradient + 2 * channel), two = *(const Four *)(gradient + 2 * channel + 4);
                     const Four input = MIX(*(const Four *)(inputs + 2 * channel), *(const Four *)(inputs + 2 * channel + 4), 0, 2, 4, 6);
                     const Four sums = MIX(one, two, 0, 2, 4, 6) + MIX(one, two, 1, 3, 5, 7);
-                    *(Four *)(changes + channel) = (Four)((FourPlaces)sums & (FourPlaces)(input > 0));
+                    *(Four *)(changes + channel) = (Four)((FourPlaces)sums & ~(FourPlaces)(input <= 0)); /* NaN stays */
                 }
             }
             normalise_row_back(layer->outputs + place * width, upstream, job->layers[number].weight, weights, changes, width);

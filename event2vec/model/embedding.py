@@ -140,7 +140,7 @@ class ConvolutionalTemporal(nn.Module):
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         intervals = normalised_intervals(batch).to(self.kernels[0].dtype)
-        if compiled_rows.serves(intervals, len(self.kernels[0])):
+        if compiled_rows.serves(intervals, len(self.kernels[0])) and self._fits():
             pairs = zip(self.kernels, self.norms, strict=True)
             layers = [part for kernel, norm in pairs for part in (kernel, *norm.parameters())]
             return compiled_rows.convolve(intervals, batch.valid, layers, len(self.kernels[2]))
@@ -148,6 +148,11 @@ class ConvolutionalTemporal(nn.Module):
         when = self.norms[0](convolve(when, self.kernels[0]))
         when = self.norms[1](convolve(when * real, self.kernels[1]))
         return self.norms[2](convolve(when * real, self.kernels[2]))
+
+    def _fits(self) -> bool:
+        """Whether compiled code, which has one number type and one epsilon, can take these weights."""
+        usual = all(norm.eps == compiled_rows.EPSILON for norm in self.norms)
+        return usual and all(compiled_rows.is_plain(part) for part in self.parameters())
 
 
 def convolve(

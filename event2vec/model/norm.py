@@ -17,7 +17,12 @@ class LayerNorm(nn.LayerNorm):
     def forward(
         self, rows: Float[Tensor, "*rows width"], added: Float[Tensor, "*rows width"] | None = None
     ) -> Float[Tensor, "*rows width"]:
-        if compiled_rows.serves(rows, self.width) and self.weight.dtype == rows.dtype:
+        if compiled_rows.serves(rows, self.width, added, self.weight, self.bias) and self._fits(rows, added):
             return compiled_rows.layer_norm(rows, added, self.weight, self.bias, self.relu)
         normed = super().forward(rows if added is None else rows + added)
         return F.relu(normed) if self.relu else normed
+
+    def _fits(self, rows: Tensor, added: Tensor | None) -> bool:
+        """Whether compiled code, which broadcasts nothing and has one epsilon, can take this."""
+        same = added is None or added.shape == rows.shape
+        return same and rows.shape[-1] == self.width and self.eps == compiled_rows.EPSILON
