@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 
-from fuzz.child import ESCAPE, FAULT, Limits, Outcome, Slot, Work, is_ours, run, shorten
+from fuzz.child import ESCAPE, FAULT, Limits, Outcome, Slot, Work, is_ours, run, seconds_waited, shorten
 from fuzz.targets import Target
 
 SLICE = 30.0  # seconds that a target has before it is another's turn
@@ -145,12 +145,13 @@ class Watcher:
             return True
         tally = child.work.tally
         busy = _cpu_seconds(child.process) - tally[Slot.CPU_STARTED]
-        passed = time.monotonic() - tally[Slot.STARTED]
+        waited = seconds_waited(child.process) - tally[Slot.WAITED_STARTED]
+        passed = time.monotonic() - tally[Slot.STARTED] - waited
         if not child.stopped_for:
-            if busy > self.limits.seconds or passed > 3 * self.limits.seconds:
-                child.stopped_for = "hang"
-            elif _megabytes(child.process) - _megabytes(os.getpid()) > 2 * self.limits.megabytes:
+            if _megabytes(child.process) - _megabytes(os.getpid()) > 2 * self.limits.megabytes:
                 child.stopped_for = "memory"  # up to here the child says so itself, once it is through
+            elif busy > self.limits.seconds or passed > 3 * self.limits.seconds:
+                child.stopped_for = "hang"
             if child.stopped_for:
                 os.kill(child.process, signal.SIGABRT)  # leaves a note of where it was
         if passed > 6 * self.limits.seconds:

@@ -25,9 +25,10 @@ from typing import IO
 
 import numpy as np
 from conftest import make_recording
+from processes import SECONDS_TO_END
 
 MARK = "EVENT2VEC_KILL_TRIAL"  # in the environment of every process of a trial, so that none is missed
-SECONDS_TO_END = 30.0  # for processes whose parent was killed; at most a moment, where the machine is not busy
+SECONDS_TO_FOLLOW = 30.0  # for processes whose parent was killed; at most a moment, where the machine is not busy
 RECIPE = """
 data: {dataset: folder, workers: 2}
 sampling: {method: clusters, length: 24}
@@ -117,7 +118,7 @@ def begun(trial: Path, command: str, mark: str = "") -> Iterator[tuple[subproces
 
 def _finish(trial: Path, command: str) -> tuple[int, str]:
     with begun(trial, command) as (process, said):
-        process.wait()
+        process.wait(SECONDS_TO_END)
         said.seek(0)
         return process.returncode, said.read()
 
@@ -140,7 +141,7 @@ def measure(verb: Verb, trial: Path) -> tuple[dict[str, str], Times]:
         for pattern in ("*", verb.out):
             wait_for_file(process, pattern)
             times.append(time.monotonic() - start)
-        process.wait()
+        process.wait(SECONDS_TO_END)
         times.append(time.monotonic() - start)
         said.seek(0)
         if process.returncode != 0:
@@ -155,26 +156,34 @@ def wait_for_file(process: subprocess.Popen[bytes], pattern: str) -> None:
         time.sleep(0.001)
 
 
-def kill_once(verb: Verb, trial: Path, wait: Callable[[subprocess.Popen[bytes]], None]) -> str:
-    """Kill the command after `wait`, see that its workers end too, do what a user would do; gives what was left."""
+@dataclass(frozen=True)
+class Left:
+    """What was there after a kill, and whether the command was still at work then."""
+
+    names: str
+    in_time: bool
+
+
+def kill_once(verb: Verb, trial: Path, wait: Callable[[subprocess.Popen[bytes]], None]) -> Left:
+    """Kill the command after `wait`, see that its workers end too, do what a user would do."""
     trial.mkdir()
     mark = str(trial)
     with begun(trial, verb.command, mark) as (process, _):
         wait(process)
         process.send_signal(signal.SIGKILL)
     _see_that_all_ended(mark)
-    left = ", ".join(sorted(str(path.relative_to(trial)) for path in trial.glob("*"))) or "nothing"
+    names = ", ".join(sorted(str(path.relative_to(trial)) for path in trial.glob("*"))) or "nothing"
     code, said = _finish(trial, verb.command)
     if code == 2 and (advice := re.search(r"event2vec (\w+ --resume \S+?),", said)):
         code, said = _finish(trial, advice[1])
-    done_before = "exists already" in said and verb.out in left.split(", ") and verb.out.endswith(".aedat4")
+    done_before = "exists already" in said and verb.out in names.split(", ") and verb.out.endswith(".aedat4")
     if code != 0 and not done_before:
-        raise Failed(f"exit code {code} after a kill that left {left}: {said}")
-    return left
+        raise Failed(f"exit code {code} after a kill that left {names}: {said}")
+    return Left(names, process.returncode == -signal.SIGKILL)
 
 
 def _see_that_all_ended(mark: str) -> None:
-    deadline = time.monotonic() + SECONDS_TO_END
+    deadline = time.monotonic() + SECONDS_TO_FOLLOW
     while alive := processes_of(mark):
         if time.monotonic() > deadline:
             for pid in alive:
@@ -245,7 +254,7 @@ def _kill_often(name: str, root: Path, seed: int, numbers: range) -> int:
         try:
             left = kill_once(verb, trial, moment(name, seed, number, times))
             compare(verb, trial, expected)
-            _tell(f"{name} {number}: the kill left {left}; the same at the end")
+            _tell(f"{name} {number}: the kill left {left.names}; the same at the end")
         except Failed as failure:
             failures += 1
             _tell(f"{name} {number}: FAILED: {failure}")

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from processes import SECONDS_TO_END
+
 from event2vec.cli import main
 
 NEXT = "--next-verb"
@@ -53,7 +55,7 @@ def run(*arguments: Any) -> int:
 def run_verb(*arguments: Any, code: int = 0, folder: Path | None = None) -> Printed:
     """A verb in a process of its own, which must end with `code`."""
     command = [sys.executable, "-m", "event2vec", *map(_argument, arguments)]
-    done = subprocess.run(command, capture_output=True, check=False, cwd=folder)
+    done = subprocess.run(command, capture_output=True, check=False, cwd=folder, timeout=SECONDS_TO_END)
     return _check(arguments, done.returncode, code, done.stdout, done.stderr)
 
 
@@ -63,7 +65,7 @@ def run_verbs(*calls: Sequence[Any], folder: Path | None = None) -> list[Printed
     line = [part for arguments, _ in given for part in (*map(_argument, arguments), NEXT)][:-1]
     with tempfile.TemporaryDirectory() as name:
         command = [sys.executable, "-c", CHILD, name, *line]
-        done = subprocess.run(command, capture_output=True, check=False, cwd=folder)
+        done = subprocess.run(command, capture_output=True, check=False, cwd=folder, timeout=SECONDS_TO_END)
         assert done.returncode == 0, done.stderr
         found = []
         for number, (arguments, code) in enumerate(given):

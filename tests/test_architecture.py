@@ -151,7 +151,7 @@ def test_no_file_is_a_drawer():
 def test_a_clone_beside_a_script_does_not_shadow_the_package(tmp_path):
     (tmp_path / "event2vec").symlink_to(ROOT)
     (tmp_path / "script.py").write_text("import event2vec\nprint(event2vec.Sensor(3, 4))\n")
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout == "3x4\n", done.stderr
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import SMALL, make_recording
+from processes import NEEDS_PROC, SECONDS_TO_END
 
 from event2vec import EventStore, ModelConfig, build_model, save_model, write_events
 from event2vec.atomic import SUFFIX, clear_leftovers, whole_file, whole_folder
@@ -52,7 +53,7 @@ def leftovers(folder):
 
 def test_what_a_killed_writer_left_goes_with_the_next_write_beside_it(writer, tmp_path):
     writer.kill()
-    writer.wait()
+    writer.wait(SECONDS_TO_END)
     assert leftovers(tmp_path)
     with whole_file(tmp_path / "another") as temporary:
         temporary.write_text("whole")
@@ -137,6 +138,7 @@ def test_permissions_follow_the_umask(tmp_path):
     assert modes == dict.fromkeys(("file", "model.safetensors", "config.json", "README.md"), 0o640)
 
 
+@NEEDS_PROC
 def test_all_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     done = []
     for name in ("fsync", "replace"):
@@ -236,6 +238,7 @@ def test_an_error_that_names_its_cause_is_not_taken_for_a_full_disk(error):
     assert kept.value is error
 
 
+@NEEDS_PROC
 def test_an_error_without_a_cause_is_judged_by_the_room_that_is_left():
     with pytest.raises(DiskFull), naming_a_full_disk(Path("/proc/file")):
         raise RuntimeError("failed")

@@ -9,6 +9,7 @@ import time
 
 import pytest
 from conftest import assert_same
+from processes import SECONDS_TO_END
 
 import event2vec.data.cache as module
 from event2vec import Event2VecError, EventStore, Sampling, cluster_events, open_dataset, write_events
@@ -282,7 +283,7 @@ def test_what_another_process_works_on_is_refused_until_it_ends(root, cache, pro
         with pytest.raises(Busy, match=r"in use by .*; wait for it to finish"):
             remove_cached(entry.name)
         process.stdin.close()
-        assert process.wait() == 0
+        assert process.wait(SECONDS_TO_END) == 0
     (entry,) = cached_stores()
     assert (entry.state, entry.recordings) == ("ready", 20)
     remove_cached(entry.name)

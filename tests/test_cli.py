@@ -25,7 +25,7 @@ def loaded_after(*arguments):
     """The heavy packages that a call has loaded, and all that it printed before."""
     script = f"import sys; from event2vec.cli import main\ntry: main({list(arguments)})\nexcept SystemExit: pass\n"
     command = [sys.executable, "-c", script + LOADED]
-    *said, loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    *said, loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
     return loaded, "\n".join(said)
 
 

@@ -1,11 +1,8 @@
 """Verbs that read, convert and prepare recordings: what they print, where, and their exit codes."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import encoders
 import pytest
@@ -149,33 +146,34 @@ def test_prepare_says_which_options_do_not_go_together(folder, tmp_path, capsys)
     assert "--workers: must be at least 1, got 0" in capsys.readouterr().err
 
 
+# After its first part, as a terminal does: the workers get it too.
+CTRL_C = """
+import os, signal, sys, time
+import event2vec.data.prepare as module
+from event2vec.cli import main
+as_completed = module.as_completed
+def interrupt_after_the_first(parts):
+    yield next(as_completed(parts))
+    os.killpg(0, signal.SIGINT)
+    time.sleep(600)
+module.as_completed = interrupt_after_the_first
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_ctrl_c_ends_quietly_and_the_same_command_goes_on(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "event2vec",
-        "prepare",
-        "digits",
-        "--out",
-        str(tmp_path / "store"),
-        "--workers",
-        "2",
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 300
-    while not any((tmp_path / "store.partial").glob("train-*")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    _, error = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert error.splitlines()[-1] == "event2vec: stopped. Run the same command again to continue"
+    arguments = ["prepare", "digits", "--out", str(tmp_path / "store"), "--workers", "2"]
+    command = [sys.executable, "-c", CTRL_C, *arguments]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, start_new_session=True, timeout=300)
+    assert done.returncode == 130
+    assert done.stderr.splitlines()[-1] == "event2vec: stopped. Run the same command again to continue"
     assert any((tmp_path / "store.partial").glob("train-*"))
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
     path = encoders.write("evt2", tmp_path)
     command = f"{sys.executable} -m event2vec info --json {' '.join([str(path)] * 400)} | head -c 10"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
 
 

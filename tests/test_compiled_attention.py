@@ -406,4 +406,4 @@ for one, other in zip(*(torch.autograd.grad(f(*parts).sum(), (q, k, v, gates))
 @pytest.mark.slow
 def test_the_operator_can_be_compiled_and_exported():
     """In a process of its own: the checks of shapes that tests run with cannot be compiled."""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", OPERATOR], check=True)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", OPERATOR], check=True, timeout=900)

@@ -145,7 +145,7 @@ assert keep(batch) == 8
 
 def test_a_batch_compiles_without_breaks():
     """In a process of its own: the checks of shapes that tests run with cannot be compiled."""
-    subprocess.run([sys.executable, "-c", COMPILED], check=True)
+    subprocess.run([sys.executable, "-c", COMPILED], check=True, timeout=900)
 
 
 def test_a_batch_of_two_sensors_or_none_is_refused(make_events):

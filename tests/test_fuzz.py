@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from processes import NEEDS_PROC, SECONDS_TO_END, is_alive
 
 from fuzz.child import generator, judge, load_seeds, make_input, problem_of, write_input
 from fuzz.containers import INSIDE
@@ -50,10 +51,8 @@ def read(path, random):
     if number == 11:
         raise Event2VecError("x" * 501)
     if number == 12:
-        held = []
-        while len(held) < 300:
-            held.append(bytearray(b"x") * (10 << 20))
-            time.sleep(0.01)
+        held = bytearray(b"x") * (300 << 20)
+        time.sleep(60)
     if number in (13, 15):
         raise Event2VecError("y" * 600)
     if number == 14:
@@ -63,7 +62,7 @@ def read(path, random):
     return ()
 
 job = Job(Target("planted", make, read), 0, 40)
-Watcher(0, Limits(seconds=1, megabytes=100), Path(sys.argv[1]), lambda job: None).run([job], 2)
+Watcher(0, Limits(seconds=2, megabytes=100), Path(sys.argv[1]), lambda job: None).run([job], 2)
 facts = {escape.number: escape.outcome.kind for escape in job.escapes}
 print(json.dumps([facts, {slot.name: job.totals[slot] for slot in Slot}]))
 """
@@ -75,10 +74,12 @@ def scratch_folders(process: int) -> list[Path]:
     return [folder for place in places for folder in place.glob(f"event2vec-fuzz-{process}-*")]
 
 
+@NEEDS_PROC
 def test_every_kind_of_escape_is_caught_and_the_others_are_counted(tmp_path):
     (tmp_path / "planted.py").write_text(PLANTED)
     command = [sys.executable, str(tmp_path / "planted.py"), str(tmp_path / "escapes")]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS_TO_END)
     assert done.returncode == 0, done.stderr
     facts, totals = json.loads(done.stdout)
     kinds = {"3": "KeyError", "5": "SIGSEGV", "7": "hang", "8": "hang", "9": "memory", "10": "MemoryError"}
@@ -116,14 +117,16 @@ def test_seeds_are_read_and_inputs_are_the_same_each_time(target: Target, tmp_pa
             )
 
 
+@NEEDS_PROC
 def test_an_input_is_made_again_by_its_number(tmp_path):
     command = [sys.executable, "-m", "fuzz", "--target", "atis", "--keep", str(tmp_path), "--only", "12345"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS_TO_END)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].split()[:5] == ["atis", "1", "1", "0", "0"]
     assert done.stderr.startswith("read atis")
 
 
+@NEEDS_PROC
 def test_a_stop_leaves_no_process_and_no_folder(tmp_path):
     command = [sys.executable, "-m", "fuzz", "--target", "atis", "npy", "--keep", str(tmp_path), "--jobs", "2"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -136,7 +139,7 @@ def test_a_stop_leaves_no_process_and_no_folder(tmp_path):
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert "atis" in out
-    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    assert not [child for child in children if is_alive(child)]
     assert not scratch_folders(process.pid)
 
 
@@ -144,8 +147,8 @@ def _at_work(process: int) -> bool:
     return any(any(folder.glob("atis-*/*")) for folder in scratch_folders(process))
 
 
-def _children(process: int) -> list[str]:
-    return Path(f"/proc/{process}/task/{process}/children").read_text().split()
+def _children(process: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def measured() -> Any:
     if library() is None or compiled_attention.library() is None:
         pytest.skip("without its compiled parts event2vec gives other last bits, and the golden ones were compiled")
     command = [sys.executable, str(FOLDER / "make.py"), "--show"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

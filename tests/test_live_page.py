@@ -118,7 +118,7 @@ def test_frames_arrive_and_the_label_follows_the_class(opened, played):
         wait_for_answer(tab, name)
     assert int(tab.evaluate("document.body.dataset.drawn")) > 100, "events were drawn"
     assert tab.locator(".score").count() == 2
-    assert tab.locator(".score.best span").inner_text() in "37"
+    assert tab.locator(".score.best span").inner_text() in {"3", "7"}
     assert re.fullmatch(r"[\d,]+ a second", tab.locator("#rate").inner_text())
     for stage in ("sampling", "network", "drawing"):
         assert re.fullmatch(r"[\d.,]+ ms", tab.locator(f"[data-stage={stage}]").inner_text())
@@ -334,11 +334,11 @@ def connect(served, path="live"):
 
 def test_a_browser_that_does_not_draw_gets_no_further_frame_and_slows_nobody(played):
     with connect(played) as slow, connect(played) as quick:
-        assert json.loads(slow.recv())["names"] == ["3", "7"]
-        assert isinstance(slow.recv(), bytes)
+        assert json.loads(slow.recv(timeout=PATIENCE))["names"] == ["3", "7"]
+        assert isinstance(slow.recv(timeout=PATIENCE), bytes)
         with pytest.raises(TimeoutError):
             slow.recv(timeout=0.5)
-        quick.recv()
+        quick.recv(timeout=PATIENCE)
         for _ in range(10):
             frame = quick.recv(timeout=PATIENCE)
             quick.send('{"drawn": 1}')
@@ -357,7 +357,7 @@ def test_a_page_that_talks_rubbish_is_closed_and_the_others_stay(played, rubbish
         bad.send(rubbish)
         with pytest.raises(Exception, match=r"1008 .* not understood"):
             list(bad)
-        good.recv()
+        good.recv(timeout=PATIENCE)
         assert isinstance(good.recv(timeout=PATIENCE), bytes)
 
 
@@ -462,7 +462,7 @@ def test_a_limit_ends_what_is_late_or_given_up():
 def test_pages_are_limited(played):
     with ExitStack() as pages:
         for _ in range(MOST_PAGES):
-            pages.enter_context(connect(played)).recv()
+            pages.enter_context(connect(played)).recv(timeout=PATIENCE)
         with pytest.raises(Exception, match="503"):
             pages.enter_context(connect(played))
 

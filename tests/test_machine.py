@@ -19,7 +19,7 @@ cKDTree(np.array([[0.0]] * 15 + [[2.0]] * 5)).query([[1.0]])
 
 
 def test_only_torch_flushes_denormals_and_only_where_it_is_asked_to():
-    subprocess.run([sys.executable, "-c", TUNED], check=True)
+    subprocess.run([sys.executable, "-c", TUNED], check=True, timeout=900)
 
 
 THREADS = """
@@ -34,4 +34,4 @@ assert halved[-1] == 0, "a thread of torch's own does the last"
 
 
 def test_torchs_own_threads_flush_denormals():
-    subprocess.run([sys.executable, "-c", THREADS], check=True)
+    subprocess.run([sys.executable, "-c", THREADS], check=True, timeout=900)

@@ -120,7 +120,7 @@ torch.save(found, sys.argv[2])
     answers = []
     for threads in (1, 3):
         command = [sys.executable, "-c", script, str(threads), str(tmp_path / f"{threads}.pt")]
-        subprocess.run(command, check=True, cwd=Path(__file__).parent)
+        subprocess.run(command, check=True, cwd=Path(__file__).parent, timeout=900)
         answers.append(torch.load(tmp_path / f"{threads}.pt"))
     for others in answers[1:]:
         assert all(torch.equal(one, other) for one, other in zip(answers[0], others, strict=True))
@@ -340,7 +340,7 @@ def test_the_type_of_the_weights_is_followed(tiny, make_events, dtype):
 @pytest.mark.slow
 def test_compile_and_export():
     """In a process of its own: the checks of shapes that tests run with cannot be compiled."""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", BACKENDS], check=True)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", BACKENDS], check=True, timeout=900)
 
 
 def test_plain_tensors_give_the_same_answer(tiny, make_events):

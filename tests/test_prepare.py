@@ -7,11 +7,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from conftest import SMALL, assert_same, make_recording
+from processes import NEEDS_PROC, SECONDS_TO_END, state_of
 
 import event2vec.data.parts as parts
 import event2vec.data.prepare as module
@@ -264,13 +264,14 @@ def other_process(tmp_path, root):
     arguments = ["prepare", "folder", "--data", root, "--out", tmp_path / "store", "--workers", "1"]
     command = [sys.executable, "-c", STOPS, *map(str, arguments)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        while state_of(process.pid) != "T":
             assert process.poll() is None, "it ended before it had prepared anything"
             time.sleep(0.01)
         yield process
         process.kill()
 
 
+@NEEDS_PROC
 def test_a_store_that_another_process_prepares_is_waited_for(other_process, root, tmp_path):
     progress = Called(lambda done: other_process.send_signal(signal.SIGCONT))
 
@@ -278,19 +279,20 @@ def test_a_store_that_another_process_prepares_is_waited_for(other_process, root
         Event2VecWarning, match=f"in use by process {other_process.pid} on .* since .*; wait for it to finish"
     ):
         store = prepare(both(root), tmp_path / "store", progress=progress).store
-    assert other_process.wait() == 0, "its work was not taken from it"
+    assert other_process.wait(SECONDS_TO_END) == 0, "its work was not taken from it"
     assert len(store) == 308
     assert progress.stages == [("preparing folder", 308)]
     assert 0 < progress.seen[0] < 308, "what the other has done is shown"
 
 
+@NEEDS_PROC
 def test_what_another_process_prepares_is_taken_over_when_it_is_killed(other_process, root, tmp_path, monkeypatch):
     read, write = [], parts.write_part
     monkeypatch.setattr(module, "write_part", lambda part: read.append(part.folder.name) or write(part))
 
     def kill_it(done):
         other_process.kill()
-        other_process.wait()
+        other_process.wait(SECONDS_TO_END)
 
     with pytest.warns(Event2VecWarning, match="in use by process"):
         store = prepare(both(root), tmp_path / "store", progress=Called(kill_it)).store
@@ -299,6 +301,7 @@ def test_what_another_process_prepares_is_taken_over_when_it_is_killed(other_pro
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "store"]
 
 
+@NEEDS_PROC
 def test_a_store_of_other_data_that_another_process_prepares_is_refused(other_process, root, tmp_path):
     with pytest.raises(Event2VecError, match=f"in use by process {other_process.pid} on .*; wait for it to finish"):
         prepare(both(root)[:1], tmp_path / "store")
@@ -310,13 +313,13 @@ def test_a_full_disk_is_named_and_the_same_command_goes_on(root, small_disk, cap
         write_events(root / "left" / f"{number}.npz", make_recording(10_000, seed=number))
     arguments = ["prepare", "folder", "--data", root, "--out", small_disk.folder / "store", "--workers", "2"]
     command = [sys.executable, "-m", "event2vec", *map(str, arguments)]
-    assert subprocess.run(command, check=False).returncode == 2
+    assert subprocess.run(command, check=False, timeout=SECONDS_TO_END).returncode == 2
     said = capfd.readouterr().err.splitlines()[-1]
     assert said.startswith(f"event2vec: {small_disk.folder}/store")
     assert said.endswith(": the disk is full. Free some space and run the same command again")
     assert not list(small_disk.folder.rglob(f".*{SUFFIX}"))
     small_disk.grow()
-    subprocess.run(command, check=True)
+    subprocess.run(command, check=True, timeout=SECONDS_TO_END)
     assert len(EventStore.open(small_disk.folder / "store")) == 28
 
 

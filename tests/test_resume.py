@@ -67,7 +67,7 @@ def test_a_killed_run_ends_with_the_same_weights(store, whole, tmp_path):
 
     def process(*arguments):
         command = [sys.executable, "-W", "ignore", tmp_path / "killed.py", *map(str, arguments)]
-        return subprocess.run(command, check=False, capture_output=True).returncode
+        return subprocess.run(command, check=False, capture_output=True, timeout=900).returncode
 
     killed = tmp_path / "killed"
     assert process("start", killed, 11, tmp_path / "recipe.yaml", store.folder) == -9

@@ -94,5 +94,5 @@ def test_recipes_are_read_without_torch():
     script += (
         "load_recipe('dvs_lip_random'); print([name for name in ('torch', 'numpy', 'scipy') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout == "[]\n"

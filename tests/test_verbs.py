@@ -126,6 +126,6 @@ def test_real_recordings_go_from_files_to_a_page(nmnist, shared_data, tmp_path):
         ("info", "part.h5", "--json"),
     )
     assert "Watch it read" in (tmp_path / "run/report.html").read_text("utf-8")
-    assert json.loads(printed[5].out)[0]["name"] in "0123456789"
+    assert json.loads(printed[5].out)[0]["name"] in set("0123456789")
     part = read_events(shared_data / "recordings/dvs128.aedat").between(0, 100_000)
     assert json.loads(printed[8].out)[0]["events"] == len(part)

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import pytest
+from processes import NEEDS_PROC, SECONDS_TO_END, is_alive
 
 from event2vec.workers import begin_work, first_call
 
@@ -28,16 +29,7 @@ if __name__ == "__main__":
 """
 
 
-def is_alive(pid):
-    """Whether a process runs; one that has ended may wait for somebody to ask how."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes through /proc")
+@NEEDS_PROC
 @pytest.mark.parametrize(
     ("method", "platform"), [("spawn", "linux"), ("fork", "linux"), ("forkserver", "linux"), ("spawn", "another")]
 )
@@ -52,7 +44,7 @@ def test_workers_end_with_a_killed_parent(tmp_path, method, platform):
             assert all(map(is_alive, workers)), "while their parent lives"
         finally:
             parent.kill()
-            parent.wait()
+            parent.wait(SECONDS_TO_END)
         deadline = time.monotonic() + 60
         while any(map(is_alive, workers)) and time.monotonic() < deadline:
             time.sleep(0.01)
