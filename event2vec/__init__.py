@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from event2vec.data.batches import collate as collate
     from event2vec.data.cut import cut_recording as cut_recording
     from event2vec.data.datasets import open_dataset as open_dataset
+    from event2vec.data.datasets import open_splits as open_splits
     from event2vec.data.prepare import prepare as prepare
     from event2vec.data.sampling import Sampling as Sampling
     from event2vec.data.store import EventStore as EventStore
@@ -92,6 +93,7 @@ _HOMES = {
     "sample_uniform": "data.uniform",
     "EventStore": "data.store",
     "open_dataset": "data.datasets",
+    "open_splits": "data.datasets",
     "prepare": "data.prepare",
     "collate": "data.batches",
     "forgetting_attention": "model.attention",

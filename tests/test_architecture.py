@@ -1,10 +1,13 @@
 """The shape of the project: which way imports point, what is public, what must not come in."""
 
 import ast
+import builtins
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -109,11 +112,23 @@ def test_public_names_are_there_and_in_flow_order():
 RESULTS = {"Event2VecError", "Event2VecWarning", "Prediction", "Evaluation", "Timeline"}  # what functions give
 
 
+# What the reader of an example has: modules, and what other calls gave.
+AT_HAND = {"event2vec", "torch", "F", "DataLoader"}
+AT_HAND |= {"events", "shorter", "store", "model", "paths", "q", "k", "v", "gates"}
+
+
 @pytest.mark.parametrize("name", sorted({*event2vec.__all__} - RESULTS))
 def test_every_public_name_has_an_example(name):
     lines = (inspect.getdoc(getattr(event2vec, name)) or "").splitlines()
-    example = "\n".join(line[4:] for line in lines if line.startswith("    "))
-    assert ast.parse(example).body, "an indented part of its docstring"
+    example = ast.parse("\n".join(line[4:] for line in lines if line.startswith("    ")))
+    assert example.body, "an indented part of its docstring"
+    names = [node for node in ast.walk(example) if isinstance(node, ast.Name)]
+    made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    used = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    assert used <= made | AT_HAND | {*event2vec.__all__, *dir(builtins)}, "which a reader cannot import"
+    for node in ast.walk(example):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in event2vec.__all__:
+            assert hasattr(getattr(event2vec, node.value.id), node.attr)
 
 
 def test_the_map_in_the_docstring_names_every_part():
@@ -129,14 +144,46 @@ def test_the_readme_has_the_same_map():
     assert rest.partition("\n\nPublic names")[0] in (ROOT / "README.md").read_text()
 
 
+def rows_of(document):
+    """The cells of the rows of its tables."""
+    lines = (ROOT / "docs" / document).read_text("utf-8").splitlines()
+    return [line.split("|")[1:-1] for line in lines if line.startswith("| ")][1:]
+
+
+def files_named():
+    """Files and folders in the tables of docs/architecture.md; within a cell, later ones are beside the first."""
+    for row in rows_of("architecture.md"):
+        names = re.findall(r"`([\w/]+(?:\.py|\.c|/))`", row[1])
+        for name in names:
+            path = PACKAGE / name
+            yield path if path.exists() else PACKAGE / Path(names[0]).parent / name
+
+
 def test_the_documents_name_files_that_are_there():
-    """Names in the tables of docs/architecture.md; within a cell, later ones lie in the folder of the first."""
-    for line in (ROOT / "docs/architecture.md").read_text().splitlines():
-        if line.startswith("| ") and not line.startswith("| step"):
-            names = re.findall(r"`([\w/]+(?:\.py|\.c|/))`", line.split("|")[2])
-            folder = PACKAGE / Path(names[0]).parent if names else PACKAGE
-            for name in names:
-                assert (PACKAGE / name).exists() or (folder / name).exists(), name
+    assert [path for path in files_named() if not path.exists()] == []
+
+
+def test_the_documents_name_every_file():
+    named = set(files_named())
+    missing = [path for path in SOURCES if not path.stem.startswith("__") and not named & {path, *path.parents}]
+    assert not missing, "name it in the table of docs/architecture.md, with what it guarantees"
+
+
+def test_what_the_paper_is_mapped_to_is_there():
+    """Names in docs/paper_map.md: by path, or beside the one before; tests by file and name, or by name alone."""
+    for _, code, tests in rows_of("paper_map.md"):
+        module = event2vec
+        for name in re.findall(r"`([\w.]+)`", code):
+            if name.split(".")[0] in LAYER:
+                module = inspect.getmodule(pkgutil.resolve_name(f"event2vec.{name}"))
+            else:
+                assert attrgetter(name)(module), name
+        for path in re.findall(r"`([\w*]+/[\w*.]+)`", code):
+            assert [*PACKAGE.glob(path), *ROOT.glob(path)], path
+        source = ""
+        for file, case in re.findall(r"`(?:(test_\w+)(?:: )?)?(\w*)`", tests):
+            source = (ROOT / "tests" / f"{file}.py").read_text() if file else source
+            assert f"def test_{case}" in source, (file, case)
 
 
 def test_every_file_says_what_it_does_in_its_first_line():

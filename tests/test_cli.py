@@ -83,6 +83,7 @@ def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_na
     assert nmnist["augment.resize"].endswith("(a number, at least 0 and below 1; default: 0.1)")
     assert nmnist["model.sensor"].endswith("(WIDTHxHEIGHT; default: 34x34)")
     assert nmnist["model.pooling"].endswith("(true or false; default: false)")
+    assert nmnist["data.labels"].endswith("default: none)"), "which is an empty text"
     digits = settings_shown("pretrain", "digits", "--model.dim", "16")
     for shown, recipe in ((usual, Recipe()), (nmnist, load_recipe("nmnist")), (digits, load_recipe("digits"))):
         assert {each.name for each in describe_settings(recipe)} <= shown.keys()
@@ -113,7 +114,7 @@ def test_a_wrong_call_gets_one_line_in_the_users_own_words(capsys):
         (["trian", "digits"], "unknown verb 'trian' (did you mean train?). See 'event2vec --help'"),
         (["prepare", "nmist", "--out", "x"], "NAME: must be one of dvs_gesture, asl_dvs"),
         (["prepare", "nmist", "--out", "x"], "got 'nmist' (did you mean nmnist?)"),
-        (["info", "a", "--json", "b"], "unexpected argument 'b'; options come after all else"),
+        (["info", "a", "--json", "b"], "unexpected argument 'b'; put options after the other arguments"),
         (["evaluate", "nowhere"], "RUN: nowhere does not exist, expected a run, or a folder with a saved network"),
         (["report", ".", "--out", "."], "--out: . is a folder, expected the name of a file to write"),
         (["--hlep"], "unknown option '--hlep'"),

@@ -211,13 +211,20 @@ def test_training_gets_the_places_and_only_the_settings_that_were_given(called, 
 
 def test_a_resumed_run_gets_what_may_differ_from_its_start(called, tmp_path, capsys):
     calls = called("event2vec.training.run.Run.resume", None)
-    assert run("train", "--resume", NETWORK, "--data", tmp_path, "--training.epochs", "9") == 0
+    (tmp_path / "run.json").write_text('{"task": "train", "data": "store"}')
+    resume = ("train", "--resume", tmp_path)
+    assert run(*resume, "--data", tmp_path, "--training.epochs", "9") == 0
     ((given, named),) = calls
     assert given[-1] == str(tmp_path)
     assert named["training.epochs"] == 9
     for option in (("--out", "x"), ("--init", NETWORK)):
-        assert run("train", "--resume", NETWORK, *option) == 2
+        assert run(*resume, *option) == 2
         assert f"--resume continues the run as it was started; omit {option[0]}" in capsys.readouterr().err
+    assert run("pretrain", *resume[1:]) == 2
+    error = capsys.readouterr().err
+    assert (
+        error == f"event2vec: {tmp_path}: was started by train. Resume it with: event2vec train --resume {tmp_path}\n"
+    )
     assert len(calls) == 1
 
 
@@ -233,7 +240,7 @@ def test_folds_are_a_table_with_their_sum(called, tmp_path, capsys):
     assert rows[1][:3] == ["1", "90.00", "%"]
     assert rows[2][-1] == "2.5"
     assert "accuracy 80.00 ± 14.14 % over 2 folds, 20 recordings; 95 % interval" in said.out
-    assert "Kept in out/folds.json and out/folds.csv" in said.err
+    assert "Saved to out/folds.json and out/folds.csv" in said.err
 
 
 def test_figures_say_where_they_are_and_which_are_missing(called, capsys):

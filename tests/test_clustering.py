@@ -498,7 +498,7 @@ def test_a_clustered_store_holds_the_clusters_whatever_the_number_of_workers(tmp
             prepare(datasets, tmp_path / "store1", **other)
     plain = prepare(datasets, tmp_path / "plain", clusters=20, seeding="plain").store
     assert_same(plain[0][0], cluster_events(datasets[0][0][0], 20, seeding="plain"))
-    with pytest.raises(Event2VecError, match="--seeding requires --clusters"):
+    with pytest.raises(Event2VecError, match="seeding requires clusters"):
         prepare(datasets, tmp_path / "other", seeding="plain")
     with pytest.raises(Event2VecError, match="at least 2"):
         prepare(datasets, tmp_path / "other", clusters=1)

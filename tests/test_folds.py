@@ -153,7 +153,7 @@ def test_folds_of_other_work_are_left_alone(store, two, tmp_path, monkeypatch):
 def test_folds_that_cannot_be_are_refused_before_any_training(store, tmp_path):
     with pytest.raises(Event2VecError, match="too few for 31 folds"):
         cross_validate("folder", store, tmp_path / "out", folds=31, **QUICK)
-    with pytest.raises(Event2VecError, match="--folds must be at least 2, got 1"):
+    with pytest.raises(Event2VecError, match="folds must be at least 2, got 1"):
         cross_validate("folder", store, tmp_path / "out", folds=1, **QUICK)
     settings: dict[str, Any] = {**QUICK, "data.folds": 5}
     with pytest.raises(Event2VecError, match=r"data.folds needs data.fold, the fold that tests"):

@@ -109,7 +109,7 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("kind", [*PLACES][:-1] + [pytest.param([*PLACES][-1], marks=NEEDS_PROC)])
+@pytest.mark.parametrize("kind", PLACES)
 def test_what_cannot_be_a_folder_is_refused_at_once(kind, tmp_path):
     make, message = PLACES[kind]
     with pytest.raises(FileError, match=message), own(make(tmp_path)):

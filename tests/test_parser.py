@@ -40,7 +40,7 @@ def test_options_are_read_with_their_types(parser):
         (["up", "--hight", "7"], "unknown option --hight (did you mean --height?). See 'event2vec fly --help'"),
         (["--hight=7"], "unknown option --hight (did you mean --height?)"),
         (["up", "--he", "7"], "unknown option --he"),
-        (["up", "down"], "unexpected argument 'down'; options come after all else"),
+        (["up", "down"], "unexpected argument 'down'; put options after the other arguments"),
         (["up", "--height", "high"], "--height: must be a whole number, got 'high'"),
         (["up", "--style", "clam"], "--style: must be one of calm, wild, got 'clam' (did you mean calm?)"),
         ([], "the following arguments are required: WHERE"),

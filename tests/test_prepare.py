@@ -441,7 +441,7 @@ def test_whatever_has_the_name_of_the_parts_is_one_error_and_stays(root, tmp_pat
 
 
 def test_seeding_without_clusters_is_refused(root, tmp_path):
-    with pytest.raises(Event2VecError, match=r"^--seeding requires --clusters$"):
+    with pytest.raises(Event2VecError, match=r"^seeding requires clusters$"):
         prepare(both(root), tmp_path / "store", seeding="plain")
 
 

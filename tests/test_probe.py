@@ -71,7 +71,7 @@ def test_clusters_need_one_repeat_and_depths_must_exist(store):
     model = randomise(build_model(TINY))
     (row,) = probe(model, store, Sampling(method="clusters", length=20), [], 5, training=QUICK)
     assert len(row.trained.accuracies) == len(row.logistic.accuracies) == 1
-    with pytest.raises(Event2VecError, match=r"--layers must be from 0 to 2"):
+    with pytest.raises(Event2VecError, match=r"layers must be from 0 to 2"):
         probe(model, store, Sampling(length=20), [3])
     with pytest.raises(Event2VecError, match="no recordings in the split 'test'"):
         probe(model, store.split("train"), Sampling(length=20), [0])

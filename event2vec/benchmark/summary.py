@@ -47,7 +47,7 @@ def summarise(parts: Mapping[str, Sequence[Measurement]]) -> list[Spread]:
 def compare(
     before: Mapping[str, Sequence[Mapping[str, Any]]], now: Mapping[str, Sequence[Measurement]]
 ) -> list[Change]:
-    """Each figure that both runs have, and the change. `before` has the rows that an earlier run wrote as JSON."""
+    """Each figure of both runs that changed. `before` has the rows that an earlier run wrote as JSON."""
     changes = []
     for part, measurements in now.items():
         for each in measurements:
@@ -62,6 +62,5 @@ def _changes(part: str, now: Measurement, before: Mapping[str, Any]) -> list[Cha
     return [
         Change(part, of, name, float(old), new)
         for name, old, new in pairs
-        # A measured figure is never exactly the same twice; one that is the same is a constant.
         if new is not None and isinstance(old, float | int) and old not in (0, new)
     ]

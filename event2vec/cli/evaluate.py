@@ -1,7 +1,7 @@
 """Evaluate a trained network: accuracy as mean and standard deviation over independent draws, and class by class.
 
-Evaluates on the run's own test recordings, or on those of --data: of a folder that is not divided into train and test,
-on all. The network is that of the epoch that was best on validation (RUN/best; give RUN/model for the last one). The
+Evaluates on the run's own test recordings. With --data: on the test part of that data, or on all of it if it is not
+split. The network is that of the epoch that was best on validation (RUN/best; give RUN/model for the last one). The
 confusion matrix and all figures are kept in RUN/evaluation.
 """
 
@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         metavar="NAME",
-        help="which recordings of it: train, validation or test (default: test; all of a folder that is not divided)",
+        help="which split to evaluate: train, validation or test (default: test; all of a folder that is not split)",
     )
     add_repeats_option(parser)
     add_vote_option(parser)
@@ -78,7 +78,7 @@ def run(options: Namespace) -> None:
     warn_of_far(evaluation)
     if run.has_begun:
         pictures = (draw(options.split or "test", options.data) for draw in (run.confusion, run.reliability))
-        say("The confusion matrix is drawn in {}, how far scores hold in {}".format(*pictures))
+        say("Confusion matrix: {}; reliability diagram: {}".format(*pictures))
 
 
 def _common(options: Namespace) -> dict[str, Any]:
@@ -103,4 +103,4 @@ def _sweep(run: "Run", kind: "Kind", options: Namespace) -> None:
         say(f"After {delay:g} s the accuracy is at least 90 % of that after {max(point.value for point in points):g} s")
     if run.has_begun:
         table = run.sweep_file(kind, options.split or "test", options.data)
-        say(f"Kept in {table} and drawn in {table.with_suffix('.png')}")
+        say(f"Saved to {table}, plotted in {table.with_suffix('.png')}")

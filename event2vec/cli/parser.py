@@ -43,7 +43,7 @@ class Parser(ArgumentParser):
                 self.error(f"unknown option {name}{nearest(name, self._option_string_actions)}")
         options, strangers = self.parse_known_args(arguments)
         if strangers:
-            self.error(f"unexpected argument {shown(strangers[0])}; options come after all else")
+            self.error(f"unexpected argument {shown(strangers[0])}; put options after the other arguments")
         return options
 
     def _check_value(self, action: Action, value: object) -> None:

@@ -3,7 +3,8 @@
     event2vec probe runs/digits --dataset nmnist --data N-MNIST/ --layers 0,1,2
 
 Rows: raw events, event2vec's tokens (0 blocks), and the tokens after the first K blocks. Columns: a linear head trained
-by gradient descent, as in the paper, and logistic regression on the same features; mean and deviation over draws.
+by gradient descent, as in the paper, and logistic regression on the same features; mean and standard deviation over
+draws.
 """
 
 import json

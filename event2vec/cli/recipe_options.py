@@ -64,7 +64,7 @@ def _title(plain: Recipe, section: str) -> tuple[str, str | None]:
 
 
 def _explain(each: Described) -> str:
-    return f"{each.explanation} ({each.expected}; default: {each.value})".replace("%", "%%")
+    return f"{each.explanation} ({each.expected}; default: {each.value or 'none'})".replace("%", "%%")
 
 
 class NameRecipe(Action):

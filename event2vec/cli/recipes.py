@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from event2vec.cli.progress import ShownProgress
 from event2vec.cli.recipe_options import overrides, read_recipe
-from event2vec.errors import Event2VecError
+from event2vec.errors import Event2VecError, FileError
 
 if TYPE_CHECKING:
     from event2vec.training.layout import Task
@@ -15,7 +15,7 @@ def run_task(options: Namespace, task: "Task") -> None:
     from event2vec.training.train import pretrain, train
 
     if options.resume is not None:
-        _resume(options)
+        _resume(options, task)
         return
     if options.print_config:
         print(read_recipe(options).to_yaml(), end="")
@@ -25,7 +25,7 @@ def run_task(options: Namespace, task: "Task") -> None:
     learn(*places, workers=options.workers, progress=ShownProgress(), **overrides(options))
 
 
-def _resume(options: Namespace) -> None:
+def _resume(options: Namespace, task: "Task") -> None:
     """Only the place of the data, the trainer and the number of epochs may differ from the start."""
     from event2vec.training.run import Run
 
@@ -33,6 +33,8 @@ def _resume(options: Namespace) -> None:
         if value is not None:
             raise Event2VecError(f"--resume continues the run as it was started; omit {name}")
     run = Run.open(options.resume)
+    if run.facts.task != task:
+        raise FileError(run.folder, f"was started by {run.facts.task}. Resume it with: {run.command(run.facts.task)}")
     if options.print_config:
         print(run.recipe.to_yaml(), end="")
         return

@@ -69,4 +69,4 @@ def _cross_validate(options: Namespace) -> None:
     print_table(("fold", "accuracy", "95 % interval", "recordings", "epochs", "minutes"), rows)
     mean = f"accuracy {found.percent()} % over {len(found.folds)} folds, {found.recordings:,} recordings"
     print(f"{mean}; 95 % interval {found.interval.percent()} %; {found.minutes:.1f} minutes")
-    say(f"Kept in {found.folder / SUMMARY} and {found.folder / TABLE}")
+    say(f"Saved to {found.folder / SUMMARY} and {found.folder / TABLE}")

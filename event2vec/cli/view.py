@@ -6,7 +6,7 @@
 
 The page loads nothing from elsewhere: drag through time, choose the time window and the speed. Recordings of more than
 400,000 events are thinned on the page, at random. Animations have all events; short recordings are played slowly, long
-ones quickly, and that is said.
+ones quickly, with a note.
 """
 
 from argparse import ArgumentParser, Namespace

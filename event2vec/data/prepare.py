@@ -105,7 +105,7 @@ def prepare(
 ) -> Report:
     """Write all recordings of these splits into one store; the number of workers does not change it.
 
-        prepare(open_splits("folder", "my_recordings"), "my_store")
+        prepare(open_splits("folder", "my_recordings/"), "my_store")
 
     A recording that cannot be used is left out and reported. The same call resumes work that was stopped: finished
     parts are kept in `<folder>.partial` until the store is complete.
@@ -117,7 +117,7 @@ def prepare(
     if clusterings < 1 or (clusterings > 1 and clusters is None):
         raise Event2VecError(f"clusterings must be at least 1, and more than 1 requires clusters, got {clusterings}")
     if seeding != "pruned" and clusters is None:
-        raise Event2VecError("--seeding requires --clusters")
+        raise Event2VecError("seeding requires clusters")
     wanted = Clusters(clusters, clusterings, BatchedKMeans(seeding=seeding)) if clusters else None
     return carry_out(Plan(tuple(datasets), wanted), Path(folder), workers, progress)
 

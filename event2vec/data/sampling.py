@@ -25,8 +25,9 @@ class Sampling(Settings, section="sampling"):
 
     method: Literal["random", "clusters", "temporal", "spatial", "density"] = setting(
         "random",
-        "random: a new draw of the events each time; clusters: centres that stand for all events (Alg. 1); to compare "
-        "with: temporal: parts of the time, spatial: every n-th column and row, density: rather where events are many",
+        "random: a new draw of the events each time; clusters: centres that stand for all events (Alg. 1); "
+        "for comparison: temporal (parts of the recording), spatial (every n-th row and column), density (prefers "
+        "busy areas)",
     )
     length: int = setting(
         1024, "events that a network reads of each recording, L in the paper; shorter ones are kept whole", least=1

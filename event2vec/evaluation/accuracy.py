@@ -28,8 +28,8 @@ class Interval(NamedTuple):
 def wilson_interval(accuracy: float, recordings: int) -> Interval:
     """The 95 % interval of an accuracy (Wilson 1927), which holds for few recordings and for 0 and 100 % too.
 
-    `recordings` are different ones. Several draws of the same recording are no further evidence about other
-    recordings: pass the mean over draws, or over networks, and the interval is then rather too wide than too narrow.
+    `recordings` counts distinct recordings; repeated draws of one add no evidence. Pass the mean over draws, or over
+    networks: the interval is then too wide rather than too narrow.
     """
     if recordings < 1 or not 0 <= accuracy <= 1:
         raise ValueError(f"an interval needs an accuracy from 0 to 1 of some recordings, got {accuracy}, {recordings}")

@@ -95,7 +95,7 @@ def evaluate(
     network's classes, or have them in another order.
     """
     if repeats < 1 or vote < 1:
-        raise Event2VecError(f"--repeats and --vote must be at least 1, got {repeats} and {vote}")
+        raise Event2VecError(f"repeats and vote must be at least 1, got {repeats} and {vote}")
     store = store.with_classes(model.class_names)
     _check(model, store)
     if model.sampling.repeatable:

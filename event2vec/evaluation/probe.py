@@ -78,7 +78,7 @@ def probe(
     """
     deepest = model.config.blocks
     if any(not 0 <= blocks <= deepest for blocks in layers):
-        raise Event2VecError(f"--layers must be from 0 to {deepest}, the number of blocks, got {layers}")
+        raise Event2VecError(f"layers must be from 0 to {deepest}, the number of blocks, got {layers}")
     for split in ("train", "test"):
         if split not in store.splits:
             raise FileError(store.folder, f"has no recordings in the split '{split}', which probing needs")

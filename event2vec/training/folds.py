@@ -97,7 +97,7 @@ def cross_validate(
     same call continues a cross-validation that was stopped: finished folds are kept.
     """
     if folds < 2:
-        raise Event2VecError(f"--folds must be at least 2, got {folds}")
+        raise Event2VecError(f"folds must be at least 2, got {folds}")
     recipe, source = choose(recipe, data, {**settings, "data.folds": folds, "data.fold": 0})
     asked = {"recipe": recipe.to_yaml(), "data": _resolved(source), "init": _resolved(init)}
     folder = _folder(out, run_name(recipe, source), asked)

@@ -1,4 +1,4 @@
-"""Which events to hide in pre-training: spans, so that a hidden event is no mean of its neighbours (App. A.5)."""
+"""Which events to hide in pre-training (App. A.5): spans, so that none can be guessed as the mean of its neighbours."""
 
 import torch
 from jaxtyping import Bool

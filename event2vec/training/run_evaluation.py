@@ -96,7 +96,7 @@ class EvaluatedRun(RunFolder):
         """Save results, a confusion matrix and a reliability diagram in the run; a bare network is not changed."""
         if self.has_begun:
             self.draw_confusion(found, self.confusion(split, data))
-            title = f"{printable(self.folder.name)}: how far its scores hold"
+            title = f"{printable(self.folder.name)}: reliability diagram"
             draw_reliability(found.calibration, found.repeats, self.reliability(split, data), title)
             write_json(self.result(split, data), found.facts())  # last: it marks a training as finished
 

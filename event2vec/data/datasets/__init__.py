@@ -22,7 +22,7 @@ def open_dataset(
 ) -> "Dataset":
     """One split of the data set in the folder `root`; `digits` needs none.
 
-        prepare([open_dataset("nmnist", "N-MNIST/", split) for split in ("train", "test")], "store")
+        events, label = open_dataset("nmnist", "N-MNIST/", "train")[0]
 
     `folder` takes the options seed, group_by, labels, sensor, columns and time_unit; `digits` takes seed; `asl_dvs`
     takes orientation. With `windows`, each recording is cut into these when it is prepared.
@@ -40,7 +40,12 @@ def open_dataset(
 
 
 def open_splits(name: str, root: str | Path | None, **options: Any) -> list["Dataset"]:
-    """All splits that a data set has."""
+    """All splits that a data set has.
+
+        prepare(open_splits("folder", "my_recordings/"), "my_store")
+
+    The options are those of `open_dataset`.
+    """
     return [open_dataset(name, root, split, **options) for split in splits_of(name, root)]
 
 
