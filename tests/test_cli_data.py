@@ -1,6 +1,7 @@
 """Verbs that read, convert and prepare recordings: what they print, where, and their exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 

@@ -2,10 +2,12 @@
 
 import copy
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from conftest import Team, make_recording, randomise
+from torch import Tensor
 
 from event2vec import EventBatch
 from event2vec.cpu import flush_denormals
@@ -13,6 +15,7 @@ from event2vec.model import compiled_attention, compiled_rows
 from event2vec.model.attention import Bidirectional, ForgettingDirection, Rows
 from event2vec.model.compiled_attention import Settings, library
 from event2vec.model.embedding import ConvolutionalTemporal
+from event2vec.model.norm import LayerNorm
 
 pytestmark = pytest.mark.skipif(library() is None, reason="event2vec was installed without its compiled part")
 COMPILED = library()
@@ -109,7 +112,7 @@ def test_memory_grows_with_threads_and_not_with_tasks(monkeypatch):
     Team(monkeypatch, threads=2, began=note)
     network, valid = ConvolutionalTemporal(64), torch.ones(64, 1024, dtype=torch.bool)
     pairs = zip(network.kernels, network.norms, strict=True)
-    layers = [part for kernel, norm in pairs for part in (kernel, norm.weight, norm.bias)]
+    layers = [cast(Tensor, part) for kernel, norm in pairs for part in (kernel, norm.weight, norm.bias)]
     intervals = torch.rand(64, 1024)
     with torch.no_grad():
         note()
@@ -163,7 +166,7 @@ def test_weights_that_are_laid_out_in_any_way():
 
 def test_a_norm_of_another_epsilon_takes_the_plain_operations():
     network = randomise(ConvolutionalTemporal(32))
-    network.norms[0].eps = 0.1
+    cast(LayerNorm, network.norms[0]).eps = 0.1
     for one, other in zip(convolve(network, [40]), convolve(copy.deepcopy(network).double(), [40]), strict=True):
         torch.testing.assert_close(one.double(), other, atol=1e-5, rtol=1e-5)
 

@@ -361,7 +361,8 @@ class GatedLinearDirection(Direction):
         q = q * q.shape[-1] ** -0.5
         seen = gated_linear_attention(*(part.transpose(1, 2) for part in (q, k, v, log_gate))).transpose(1, 2)
         seen = F.rms_norm(seen, seen.shape[-1:], eps=EPSILON) * self.norm.to(seen.dtype)
-        return seen * F.silu(output_gate)
+        # Silu. torch's own rounds differently at the end of a thread's share, so threads would change the last bit.
+        return seen * (output_gate * F.logsigmoid(output_gate).exp())
 
 
 class Bidirectional(nn.Module):
