@@ -25,7 +25,7 @@ from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.embedding import normalised_coordinates, pixel_rows
+from event2vec.model.embedding import every_pixel, normalised_coordinates, pixel_rows
 from event2vec.sensor import Sensor
 
 WIDTHS = (64, 64, 64, 128)  # of the network on single events, before its features
@@ -138,12 +138,7 @@ class PointTable(nn.Module):
 
     def __init__(self, points: nn.Module, sensor: Sensor) -> None:
         super().__init__()
-        y, x = torch.meshgrid(torch.arange(sensor.height), torch.arange(sensor.width), indexing="ij")
-        x, y = (side.flatten().repeat(2).float()[None] for side in (x, y))
-        p = torch.arange(2).repeat_interleave(sensor.width * sensor.height).bool()[None]
-        t, ones = torch.zeros_like(p, dtype=torch.int64), torch.ones_like(p)
-        every = EventBatch(x, y, t, p, ones.float(), ones, sensor)
-        self.table = points(every.to(next(points.parameters()).device))
+        self.table = points(every_pixel(sensor).to(next(points.parameters()).device))
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "events features"]:
         return self.table[pixel_rows(batch)[batch.valid]]
