@@ -1,11 +1,13 @@
 """Training with Lightning: one CPU, several GPUs or many nodes with the same call."""
 
+import atexit
 import logging
 import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,8 @@ def fit(
     `begin` is called once all settings are known to work and before anything is written.
     """
     trainer = _trainer(recipe, store, run, objective, progress, begin)
+    if trainer.world_size > 1:
+        _leave_group_at_exit()
     data = TrainingData(recipe, store)
     parts = trainer.world_size * recipe.trainer.accumulate
     steps = steps_in_epoch(len(data.learn_from), recipe.training, parts)
@@ -101,6 +105,17 @@ def fit(
             return
     with progress.stage("training", recipe.training.epochs * steps):
         _run_trainer(trainer, learner, data, last)
+
+
+@cache
+def _leave_group_at_exit() -> None:
+    """End the group of processes with the process: its threads would abort it. Lightning does this on GPUs alone."""
+    atexit.register(_leave_group)
+
+
+def _leave_group() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def test_hidden_events(network: Path, store: EventStore, recipe: Recipe, compute: Compute) -> dict[str, float]:
