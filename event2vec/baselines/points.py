@@ -93,7 +93,7 @@ def connect(
     neighbours: int,
     radius: float,
 ) -> Graph:
-    """A graph with edges from at most so many neighbours within the radius, none of a node to itself."""
+    """A graph with edges from a limited number of neighbours within the radius, and none from a node to itself."""
     distance, place = nearest(points, points, valid, neighbours + 1)
     node = torch.cumsum(valid.flatten(), 0).view(valid.shape) - 1
     itself = place == torch.arange(valid.shape[1], device=valid.device)[None, :, None]
