@@ -5,7 +5,10 @@ LEAN := .venv/lean
 READY := .venv/ready
 TESTS := $(BIN)/pytest -n auto --dist loadgroup
 
-.PHONY: demo test coverage kill fuzz sanitize lint format clean
+# Some containers set it; every process would then compile torch and lightning again, for seven seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test coverage kill fuzz sanitize docs wheel lint format clean
 
 demo: $(LEAN)
 	$(BIN)/event2vec demo
@@ -35,6 +38,17 @@ sanitize:
 		tests/sanitize_attention.c -o build/sanitize_attention -lm -lpthread
 	build/sanitize_attention 1000
 
+# The documentation site, in build/site; a warning or a broken link fails.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# A source archive and a wheel that is built from it, in dist/: each must be whole. docs/release.md has what comes next.
+wheel: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt build
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/packaged.py dist/*
+
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -45,16 +59,16 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv build dist *.egg-info
 
-# Installed again only when what is to be installed has changed.
-COMPILED := event2vec/clustering/compiled_engine.c event2vec/model/compiled_attention.c event2vec/model/compiled_attention_kernel.h event2vec/model/compiled_rows.h event2vec/model/compiled_times.h
+# Installed again only when what is to be installed has changed. Python compiles what is used, when it is: most is not.
+COMPILED := event2vec/clustering/compiled_engine.c event2vec/model/compiled_attention.c event2vec/model/compiled_attention_kernel.h event2vec/model/compiled_rows.h event2vec/model/compiled_times.h event2vec/model/compiled_neighbourhood.h
 INSTALLED := pyproject.toml constraints.txt $(COMPILED)
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "event2vec needs Python 3.11 or later; name one with: make PYTHON=python3.11"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '$(1)'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '$(1)'
 endef
 
 $(LEAN): $(INSTALLED)

@@ -2,8 +2,9 @@
 
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 KEEP_BYTES = 2**30  # freed memory up to this size stays with the process
 LARGEST_KEPT = 2**25  # the largest value that glibc accepts
@@ -42,6 +43,31 @@ def flush_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(False)
+
+
+@contextmanager
+def on_one_thread() -> Iterator[None]:
+    """Let the calling thread compute by itself, without torch's other threads, which short work waits for.
+
+    Other threads of the process keep theirs; `torch.set_num_threads` would count for all that start meanwhile.
+    """
+    import torch
+
+    before, set_threads = torch.get_num_threads(), _openmp()
+    if set_threads is None or before == 1:
+        yield
+        return
+    set_threads(1)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
+@cache
+def _openmp() -> Callable[[int], None] | None:
+    """What sets the number of threads of the calling thread in the OpenMP runtime that torch has loaded."""
+    return None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "omp_set_num_threads", None)
 
 
 @contextmanager

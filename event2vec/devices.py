@@ -26,6 +26,17 @@ def find_device(name: str | None = None) -> torch.device:
     return device
 
 
+def training_precision(precision: str, accelerator: str) -> str:
+    """The number type of a training, by its recipe; `auto` is bfloat16 on GPUs that have it, and 32 bits elsewhere.
+
+    A CPU has compiled attention in 32 bits alone. `accelerator` is Lightning's name of a device, or torch's.
+    """
+    if precision != "auto":
+        return precision
+    on_gpu = accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
+    return "bf16-mixed" if on_gpu and torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
+
+
 @dataclass(frozen=True)
 class Compute:
     """A device and the precision in which networks run on it."""
@@ -44,6 +55,7 @@ class Compute:
         Elsewhere bfloat16 saves no time, and 32 bits are safer.
         """
         found = find_device(device)
+        trained = training_precision(trained, found.type)
         usual = "bf16-mixed" if found.type == "cuda" and trained.startswith("bf16") else "32-true"
         return cls(found, precision or usual)
 

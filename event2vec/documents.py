@@ -51,7 +51,11 @@ RECIPES, EXPERIMENTS = Shelf("recipe"), Shelf("experiment")
 
 def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     """The JSON object in a file."""
-    text = read_text(path, largest)
+    return parse_json(path, read_text(path, largest))
+
+
+def parse_json(path: Path, text: str) -> dict[str, Any]:
+    """The JSON object in a text from this file."""
     try:
         facts = json.loads(
             text, object_pairs_hook=_by_name, parse_int=_whole, parse_float=_finite, parse_constant=_finite

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from event2vec.names import printable
@@ -34,13 +35,17 @@ class FileError(Event2VecError):
 class MissingExtra(Event2VecError):
     """An optional package is needed but not installed."""
 
-    def __init__(self, purpose: str, extra: str) -> None:
-        super().__init__(purpose, extra)
+    def __init__(self, purpose: str, extra: str, on_device: str | None = None) -> None:
+        super().__init__(purpose, extra, on_device)
         self.purpose = purpose
         self.extra = extra
+        self.on_device = extra if on_device is None else on_device  # the extra of event2vec-runtime, or none: ""
 
     def __str__(self) -> str:
-        return f"{self.purpose} needs an optional package. Run: pip install 'event2vec[{self.extra}]'"
+        package = f"event2vec[{self.extra}]"
+        if find_spec("event2vec.training") is None:  # only event2vec-runtime is installed
+            package = f"event2vec-runtime[{self.on_device}]".removesuffix("[]")
+        return f"{self.purpose} needs an optional package. Run: pip install '{package}'"
 
 
 class Event2VecWarning(UserWarning):
@@ -49,6 +54,10 @@ class Event2VecWarning(UserWarning):
 
 class Busy(FileError):
     """Another process is working in this folder."""
+
+
+class Unreachable(FileError):
+    """Another machine does not answer, or the network is not to be used: it may answer later."""
 
 
 class DiskFull(FileError):

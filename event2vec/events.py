@@ -1,20 +1,24 @@
-"""Events and EventBatch: with Sensor, the only types that packages exchange."""
+"""Events and EventBatch: with Sensor, the only types that packages exchange.
+
+Columns are torch tensors, or numpy arrays where torch is not needed: from a file to what a network reads. `torch()` and
+`arrays()` turn one into the other and share memory. torch is imported only where there are tensors.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int64
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from event2vec.names import counted
 from event2vec.sensor import Sensor, SensorLike
+
+if TYPE_CHECKING:
+    from torch import device as Device
 
 COLUMNS = ("x", "y", "t", "p", "rho")
 
@@ -26,25 +30,36 @@ class Events:
         events = Events.from_arrays([3, 7], [4, 4], [0, 1500], [1, 0], sensor=(34, 34))
         events[:1], events.between(0, 1000), events.numpy()
 
-    Columns are tensors that are not to be changed; `from_arrays` checks and sorts them.
+    Columns are tensors, or all are numpy arrays, and are not to be changed; `from_arrays` checks and sorts them.
     """
 
-    x: Float[Tensor, " n"]  # column; fractional for cluster centres
-    y: Float[Tensor, " n"]  # row, downwards as in an image
-    t: Int64[Tensor, " n"]  # microseconds since the first event of the recording
-    p: Bool[Tensor, " n"]  # True where brightness rose
-    rho: Float[Tensor, " n"]  # raw events this row stands for (Sec. 3.5)
+    x: Float[Any, " n"]  # column; fractional for cluster centres
+    y: Float[Any, " n"]  # row, downwards as in an image
+    t: Int64[Any, " n"]  # microseconds since the first event of the recording
+    p: Bool[Any, " n"]  # True where brightness rose
+    rho: Float[Any, " n"]  # raw events this row stands for (Sec. 3.5)
     sensor: Sensor
 
     @classmethod
     def from_arrays(cls, x: Any, y: Any, t: Any, p: Any, *, sensor: SensorLike, rho: Any = None) -> "Events":
         """Check external columns, sort them by time and start the clock at zero.
 
-        Takes tensors, arrays or lists. `t` is in whole microseconds; `p` is bool, 0/1 or -1/1.
+        Takes tensors, arrays or lists, and gives tensors. `t` is in whole microseconds; `p` is bool, 0/1 or -1/1.
         """
+        return cls.from_numpy(x, y, t, p, sensor=sensor, rho=rho).to(getattr(t, "device", "cpu"))
+
+    @classmethod
+    def from_numpy(cls, x: Any, y: Any, t: Any, p: Any, *, sensor: SensorLike, rho: Any = None) -> "Events":
+        """The same with numpy arrays as columns, without torch."""
         # Copied: the caller must not be able to change columns that have been checked.
-        x, y, t, p, rho = (None if column is None else as_tensor(column).clone() for column in (x, y, t, p, rho))
+        x, y, t, p, rho = (None if column is None else as_array(column).copy() for column in (x, y, t, p, rho))
         return arrange_events(x, y, t, p, sensor=Sensor.of(sensor), rho=rho)[0]
+
+    @classmethod
+    def join(cls, parts: Sequence["Events"]) -> "Events":
+        """Parts of one recording, whose times go on from one to the next."""
+        columns = {name: [getattr(part, name) for part in parts] for name in COLUMNS}
+        return cls(**{name: _join(column) for name, column in columns.items()}, sensor=parts[0].sensor)
 
     def __len__(self) -> int:
         return len(self.t)
@@ -58,7 +73,7 @@ class Events:
 
     def numpy(self) -> NDArray[Any]:
         """One structured array with the fields x, y, t, p and rho."""
-        columns = [getattr(self, name).cpu().numpy() for name in COLUMNS]
+        columns = [getattr(self.arrays(), name) for name in COLUMNS]
         kinds = [(name, column.dtype) for name, column in zip(COLUMNS, columns, strict=True)]
         table = np.empty(len(self), kinds)
         for name, column in zip(COLUMNS, columns, strict=True):
@@ -75,14 +90,22 @@ class Events:
         """Whether all coordinates are whole numbers; cluster centres are usually between pixels."""
         return bool((self.x == self.x.round()).all() and (self.y == self.y.round()).all())
 
-    def select(self, rows: Tensor | slice) -> "Events":
+    def select(self, rows: Any) -> "Events":
         """Keep these rows, in the order given; times stay as they are."""
         return Events(self.x[rows], self.y[rows], self.t[rows], self.p[rows], self.rho[rows], self.sensor)
 
+    def before(self, time: int) -> int:
+        """How many events come before this time, in microseconds."""
+        time = min(max(time, -(2**63)), 2**63 - 1)  # the range of int64
+        if isinstance(self.t, np.ndarray):
+            return int(np.searchsorted(self.t, time))
+        import torch
+
+        return int(torch.searchsorted(self.t, time))
+
     def between(self, start: int, stop: int) -> "Events":
         """The events with start <= t < stop, in microseconds. Their times count from the first of them."""
-        ends = [min(max(end, -(2**63)), 2**63 - 1) for end in (start, stop)]  # the range of int64
-        first, last = torch.searchsorted(self.t, torch.tensor(ends, device=self.t.device)).tolist()
+        first, last = self.before(start), self.before(stop)
         part = self.select(slice(first, max(first, last)))
         return replace(part, t=_from_zero(part.t))
 
@@ -93,14 +116,32 @@ class Events:
             return self
         x = self.x * ((sensor.width - 1) / max(self.sensor.width - 1, 1))
         y = self.y * ((sensor.height - 1) / max(self.sensor.height - 1, 1))
-        return replace(self, x=x.clamp(max=sensor.width - 1), y=y.clamp(max=sensor.height - 1), sensor=sensor)
+        return replace(self, x=x.clip(max=sensor.width - 1), y=y.clip(max=sensor.height - 1), sensor=sensor)
 
     def show(self, title: str = "events") -> Any:
         """The event player with these events, in a notebook. `view` writes it to a file."""
         return import_module("event2vec.player").show(self, title)  # by name: it is further down the flow
 
-    def to(self, device: torch.device | str) -> "Events":
-        return Events(**{name: getattr(self, name).to(device) for name in COLUMNS}, sensor=self.sensor)
+    def torch(self) -> "Events":
+        """The same with tensors as columns."""
+        return self if not isinstance(self.t, np.ndarray) else self._each(_as_tensor)
+
+    def arrays(self) -> "Events":
+        """The same with numpy arrays as columns."""
+        return self if isinstance(self.t, np.ndarray) else self._each(lambda column: column.cpu().numpy())
+
+    def like(self, other: "Events") -> "Events":
+        """The same with columns of the other's kind, on its device."""
+        if isinstance(other.t, np.ndarray):
+            return self.arrays()
+        tensors = self.torch()
+        return tensors if tensors.t.device == other.t.device else tensors.to(other.t.device)
+
+    def to(self, device: "Device | str") -> "Events":
+        return self.torch()._each(lambda column: column.to(device))
+
+    def _each(self, change: Any) -> "Events":
+        return Events(**{name: change(getattr(self, name)) for name in COLUMNS}, sensor=self.sensor)
 
 
 @dataclass(frozen=True)
@@ -110,15 +151,15 @@ class EventBatch:
         batch = EventBatch.pad([events, shorter])
         model(batch).argmax(dim=1)
 
-    Padding is zero, and `valid` is True on a prefix of every row.
+    Padding is zero, and `valid` is True on a prefix of every row. Columns are tensors where a network reads them.
     """
 
-    x: Float[Tensor, "batch length"]
-    y: Float[Tensor, "batch length"]
-    t: Int64[Tensor, "batch length"]
-    p: Bool[Tensor, "batch length"]
-    rho: Float[Tensor, "batch length"]
-    valid: Bool[Tensor, "batch length"]
+    x: Float[Any, "batch length"]
+    y: Float[Any, "batch length"]
+    t: Int64[Any, "batch length"]
+    p: Bool[Any, "batch length"]
+    rho: Float[Any, "batch length"]
+    valid: Bool[Any, "batch length"]
     sensor: Sensor
 
     @classmethod
@@ -129,19 +170,21 @@ class EventBatch:
         sensors = {recording.sensor for recording in recordings}
         if len(sensors) != 1:
             raise ValueError(f"a batch must have one sensor, got {', '.join(sorted(map(str, sensors)))}")
-        counts = [len(recording) for recording in recordings]
-        join = torch.stack if len(set(counts)) == 1 else partial(pad_sequence, batch_first=True)  # nothing to pad
-        columns = {name: join([getattr(recording, name) for recording in recordings]) for name in COLUMNS}
-        device = columns["t"].device
-        lengths = torch.tensor(counts, device=device)
-        valid = torch.arange(columns["t"].shape[1], device=device) < lengths[:, None]
-        return cls(**columns, valid=valid, sensor=recordings[0].sensor)
+        lengths = [len(recording) for recording in recordings]
+        columns = {name: [getattr(recording, name) for recording in recordings] for name in COLUMNS}
+        join, valid = _pad_arrays, _prefixes(lengths)
+        if not isinstance(recordings[0].t, np.ndarray):
+            join, valid = _pad_tensors, _as_tensor(valid).to(recordings[0].t.device)
+        padded = {name: join(column, lengths) for name, column in columns.items()}
+        return cls(**padded, valid=valid, sensor=recordings[0].sensor)
 
     def __len__(self) -> int:
         return len(self.valid)
 
-    def keep(self, wanted: Bool[Tensor, "batch length"]) -> "EventBatch":
-        """Drop the other events and close the gaps they leave."""
+    def keep(self, wanted: Bool[Any, "batch length"]) -> "EventBatch":
+        """Drop the other events and close the gaps they leave. For tensors."""
+        import torch
+
         wanted = wanted & self.valid
         order = torch.argsort((~wanted).byte(), dim=1, stable=True)  # kept first, still by time
         valid = wanted.gather(1, order)
@@ -153,8 +196,12 @@ class EventBatch:
         count = int(self.valid[index].sum())
         return Events(**{name: getattr(self, name)[index, :count] for name in COLUMNS}, sensor=self.sensor)
 
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "EventBatch":
-        return self._each(lambda column: column.to(device, non_blocking=non_blocking))
+    def torch(self) -> "EventBatch":
+        """The same with tensors as columns."""
+        return self if not isinstance(self.t, np.ndarray) else self._each(_as_tensor)
+
+    def to(self, device: "Device | str", non_blocking: bool = False) -> "EventBatch":
+        return self.torch()._each(lambda column: column.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "EventBatch":
         return self._each(lambda column: column.pin_memory())
@@ -165,84 +212,121 @@ class EventBatch:
         )
 
 
+def _as_tensor(column: NDArray[Any]) -> Any:
+    """A tensor that shares memory. One expanded number stays one: torch warns of arrays that may not be written to."""
+    import torch
+
+    if column.strides == (0,):
+        return torch.from_numpy(column[:1].copy()).expand(len(column))
+    return torch.from_numpy(column)
+
+
+def _join(columns: Sequence[Any]) -> Any:
+    if isinstance(columns[0], np.ndarray):
+        return np.concatenate(columns)
+    import torch
+
+    return torch.cat(list(columns))
+
+
+def _prefixes(lengths: Sequence[int]) -> Bool[NDArray[Any], "batch length"]:
+    return np.arange(max(lengths)) < np.array(lengths)[:, None]
+
+
+def _pad_arrays(columns: Sequence[NDArray[Any]], lengths: Sequence[int]) -> NDArray[Any]:
+    padded = np.zeros((len(columns), max(lengths)), columns[0].dtype)
+    for row, column, length in zip(padded, columns, lengths, strict=True):
+        row[:length] = column
+    return padded
+
+
+def _pad_tensors(columns: Sequence[Any], lengths: Sequence[int]) -> Any:
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    join = torch.stack if len(set(lengths)) == 1 else partial(pad_sequence, batch_first=True)  # nothing to pad
+    return join(list(columns))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is found by the checks
 def arrange_events(x: Any, y: Any, t: Any, p: Any, *, sensor: Sensor, rho: Any = None) -> tuple[Events, int]:
-    """Like `Events.from_arrays`, plus the number of events out of order. May share memory with its inputs."""
-    t, p = _whole(as_tensor(t)), _rising(as_tensor(p))
-    x, y = as_tensor(x).to(torch.float32), as_tensor(y).to(torch.float32)
+    """Like `Events.from_numpy`, plus the number of events out of order. May share memory with its inputs."""
+    t, p = _whole(as_array(t)), _rising(as_array(p))
+    x, y = (as_array(column).astype(np.float32, copy=False) for column in (x, y))
     # One expanded number instead of a column of ones: raw recordings are large, and all have rho 1.
-    rho = torch.ones((), device=t.device).expand(t.shape) if rho is None else _counts(as_tensor(rho))
+    rho = np.broadcast_to(np.float32(1), t.shape) if rho is None else _counts(as_array(rho))
     lengths = {name: tuple(column.shape) for name, column in zip(COLUMNS, (x, y, t, p, rho), strict=True)}
     if t.ndim != 1 or len(set(lengths.values())) != 1:
         raise ValueError(f"columns must be one-dimensional and equally long, got {lengths}")
     _check_inside(x, y, sensor)
     # Subtracting first makes the only copy of t that is needed, if any. A difference too large for 64 bits wraps to
     # a negative number, so it is found among the events out of order.
-    since = t - t[:1] if len(t) and t[0] else t.contiguous()
-    out_of_order = int(torch.count_nonzero(since[1:] < since[:-1]))
+    since = t - t[:1] if len(t) and t[0] else t
+    out_of_order = int(np.count_nonzero(since[1:] < since[:-1]))
     if out_of_order:
-        out_of_order = int(torch.count_nonzero(t[1:] < t[:-1]))
-        order = torch.argsort(t, stable=True)
+        out_of_order = int(np.count_nonzero(t[1:] < t[:-1]))
+        order = np.argsort(t, kind="stable")
         x, y, t, p, rho = (column[order] for column in (x, y, t, p, rho))
         since = _from_zero(t)
     _check_span(int(since[-1]) if len(since) else 0)
     return Events(x, y, since, p, rho, sensor), out_of_order
 
 
-def as_tensor(values: Any) -> Tensor:
-    """The same real numbers as a tensor, which may share memory."""
-    if isinstance(values, Tensor) and not values.is_complex():
-        return values
+def as_array(values: Any) -> NDArray[Any]:
+    """The same real numbers as an array, which may share memory; of a tensor, too."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        values = (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()
     values = np.asarray(values)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"columns must hold real numbers, got {str(values.dtype)[:60]}")
-    # torch shares memory with numpy, which must be contiguous, writable and in native byte order. It accepts one
-    # type of each size, and none above 8 bytes.
+    # torch shares memory with arrays that are contiguous, writable and in native byte order. It accepts one type of
+    # each size, and none above 8 bytes.
     plain = f"{values.dtype.kind}{min(values.dtype.itemsize, 8)}"
-    return torch.from_numpy(np.require(values, plain, ["C", "W"]))
+    return np.require(values, plain, ["C", "W"])
 
 
-def _whole(t: Tensor) -> Int64[Tensor, " n"]:
-    if t.is_floating_point() and not bool((t == t.round()).all()):
+def _whole(t: NDArray[Any]) -> Int64[NDArray[Any], " n"]:
+    if t.dtype.kind == "f" and not bool((t == t.round()).all()):
         raise ValueError("t must be in whole microseconds, got fractions or NaN")
-    if t.is_floating_point() and t.numel() and bool(t.abs().max() >= 2**62):
-        raise ValueError(f"t must be below 2^62 microseconds, got {float(t.abs().max()):.3g}")
-    if t.dtype == torch.uint64 and bool((t.view(torch.int64) < 0).any()):
+    if t.dtype.kind == "f" and t.size and (largest := float(abs(t).max())) >= 2**62:
+        raise ValueError(f"t must be below 2^62 microseconds, got {largest:.3g}")
+    if t.dtype == np.uint64 and bool((t.view(np.int64) < 0).any()):
         raise ValueError("t must be below 2^63 microseconds, got a larger unsigned value")
-    return t.to(torch.int64)
+    return t.astype(np.int64, copy=False)
 
 
-def _rising(p: Tensor) -> Bool[Tensor, " n"]:
-    if p.dtype == torch.bool:
+def _rising(p: NDArray[Any]) -> Bool[NDArray[Any], " n"]:
+    if p.dtype == np.bool_:
         return p
-    p = p if p.is_floating_point() else p.to(torch.float64)  # torch cannot compare most unsigned types
     # NaN equals nothing, so it is found here too.
     strange = p[(p != 1) & (p != 0) & (p != -1)]
     if len(strange):
-        raise ValueError(f"p must be 0/1, -1/1 or bool, got {strange[0].item():g}")
+        raise ValueError(f"p must be 0/1, -1/1 or bool, got {float(strange[0]):g}")
     if bool((p == -1).any()) and bool((p == 0).any()):
         raise ValueError("p must be 0/1, -1/1 or bool, got both 0 and -1")
     return p > 0
 
 
-def _counts(rho: Tensor) -> Float[Tensor, " n"]:
-    rho = rho.to(torch.float64)  # torch cannot compare most unsigned types
+def _counts(rho: NDArray[Any]) -> Float[NDArray[Any], " n"]:
+    rho = rho.astype(np.float64)  # 16 bits cannot be compared with the limit
     strange = rho[~((rho >= 1) & (rho < 2**53))]  # NaN fails both
     if len(strange):
         raise ValueError(f"rho counts raw events and must be at least 1, got {float(strange[0])}")
-    return rho.to(torch.float32)
+    return rho.astype(np.float32)
 
 
-def _check_inside(x: Tensor, y: Tensor, sensor: Sensor) -> None:
+def _check_inside(x: NDArray[Any], y: NDArray[Any], sensor: Sensor) -> None:
     for name, column, side in (("x", x, sensor.width), ("y", y, sensor.height)):
         if len(column) == 0:
             continue
-        low, high = (float(value) for value in torch.aminmax(column))
+        low, high = float(column.min()), float(column.max())
         if not (low >= 0 and high <= side - 1):  # NaN fails both
             found = high if low >= 0 else low
             raise ValueError(f"an event at {name} = {found:g} is outside the sensor, which is {sensor}")
 
 
-def _from_zero(t: Int64[Tensor, " n"]) -> Int64[Tensor, " n"]:
+def _from_zero(t: Int64[Any, " n"]) -> Int64[Any, " n"]:
     if len(t) == 0:
         return t
     _check_span(int(t[-1]) - int(t[0]))  # in Python integers: the difference of two int64 may wrap

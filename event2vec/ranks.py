@@ -3,8 +3,22 @@
 import os
 
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # set by launchers
+SIZES = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # how many processes they have started
+LAUNCHERS = ("SLURM_", "TORCHELASTIC_")  # how all their other variables begin
 
 
 def is_first_rank() -> bool:
     """Whether this process writes and prints for all. A single process does."""
     return all(os.environ.get(name, "0") == "0" for name in RANKS)
+
+
+def has_launcher() -> bool:
+    """Whether torchrun or srun has started several processes, and this is one of them."""
+    return any(os.environ.get(name, "1") != "1" for name in SIZES)
+
+
+def forget_launcher() -> None:
+    """Make this a process of its own: it has inherited a number from the launcher of what started it."""
+    for name in list(os.environ):
+        if name in (*RANKS, *SIZES) or name.startswith(LAUNCHERS):
+            del os.environ[name]

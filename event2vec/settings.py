@@ -7,7 +7,7 @@ import math
 import operator
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -76,10 +76,14 @@ def _types(section: Any) -> dict[str, Any]:
     return get_type_hints(section)
 
 
+@cache
+def _fields(section: Any) -> dict[str, Field[Any]]:
+    return {each.name: each for each in fields(section)}
+
+
 def choices_of(section: type, name: str) -> tuple[Any, ...]:
     """The values that a setting may have; none where they are not a list of names."""
-    (each,) = (each for each in fields(section) if each.name == name)
-    if listed := each.metadata.get("choices"):
+    if listed := _fields(section)[name].metadata.get("choices"):
         return listed()
     kind = _types(section)[name]
     return get_args(kind) if get_origin(kind) is Literal else ()
@@ -140,8 +144,8 @@ def build_settings(section: type, content: Any, where: str = "") -> Any:
 
 def _kind(section: type, name: str, value: Any) -> Any:
     """The type of a setting; a field may choose the class of its section by what the section holds."""
-    (each,) = (each for each in fields(section) if each.name == name)
-    return each.metadata["choose"](value) if "choose" in each.metadata else _types(section)[name]
+    choose = _fields(section)[name].metadata.get("choose")
+    return choose(value) if choose else _types(section)[name]
 
 
 def _convert(kind: Any, value: Any, name: str) -> Any:

@@ -19,7 +19,7 @@ from event2vec.data.datasets import open_dataset
 from event2vec.documents import write_json
 from event2vec.errors import Event2VecError
 from event2vec.io import read_recording
-from event2vec.studies.experiment import load_experiment
+from event2vec.studies.experiment_file import load_experiment
 from event2vec.studies.results import RunResult
 from event2vec.studies.tables import Row, RowResult, table
 from event2vec.training.authors import import_network

@@ -192,11 +192,42 @@ static void one_round_of_times(int64_t round) {
     free(valid);
 }
 
+static void one_round_of_neighbourhoods(int64_t round) {
+    const int wild = round % 3 == 2;
+    Surroundings job = {.batch = whole(1, 6), .length = whole(0, 200), .sensor_width = whole(1, 60), .sensor_height = whole(1, 60)};
+    job.side = whole(1, 32), job.bins = whole(1, 8), job.reach = whole(0, 2), job.width = 2 * whole(0, 4) + 1;
+    const int64_t all = job.batch * job.length, size = all * (2 * job.reach + 1) * 2 * job.width * job.width;
+    float *x = numbers(all, wild), *y = numbers(all, wild), *rho = numbers(all, wild), *kept = NULL;
+    int64_t *t = malloc(sizeof(int64_t) * (size_t)all);
+    uint8_t *flags[3];
+    for (int64_t i = 0; i < all; i++) {
+        x[i] *= (float)job.sensor_width / 3, y[i] *= (float)job.sensor_height / 3; /* half of them beside the sensor */
+        t[i] = wild && whole(0, 20) == 0 ? (whole(0, 1) ? INT64_MAX : INT64_MIN) : i * 7 + whole(0, 5);
+    }
+    for (int i = 0; i < 3; i++) {
+        flags[i] = malloc((size_t)all);
+        for (int64_t j = 0; j < all; j++) flags[i][j] = (uint8_t)whole(0, 1);
+    }
+    job.x = x, job.y = y, job.rho = rho, job.t = t, job.p = flags[0], job.valid = flags[1];
+    job.hidden = whole(0, 1) ? flags[2] : NULL;
+    job.around = numbers(size, 0);
+    for (job.threads = 1; job.threads <= 4; job.threads += 3) {
+        if (look_around(&job)) abort();
+        if (kept && memcmp(kept, job.around, sizeof(float) * (size_t)size))
+            fprintf(stderr, "round %lld: threads change neighbourhoods\n", (long long)round), abort();
+        if (!kept) kept = malloc(sizeof(float) * (size_t)size);
+        memcpy(kept, job.around, sizeof(float) * (size_t)size);
+    }
+    for (int i = 0; i < 3; i++) free(flags[i]);
+    free(x), free(y), free(rho), free(t), free(kept), free(job.around);
+}
+
 int main(int many, char **arguments) {
     const int64_t rounds = many > 1 ? atoll(arguments[1]) : 1000;
     for (int64_t round = 0; round < rounds; round++) {
         state = (uint64_t)round;
         one_round(round), one_round_of_heads(round), one_round_of_norms(round), one_round_of_times(round);
+        one_round_of_neighbourhoods(round);
     }
     printf("%lld rounds\n", (long long)rounds);
     return 0;

@@ -11,15 +11,12 @@ from event2vec.model.attention import (
     Bidirectional,
     ForgettingDirection,
     GatedLinearDirection,
-    Rows,
     folded_attention,
     forgetting_attention,
     forgetting_weights,
-    gated_linear_attention,
-    gated_linear_recurrence,
-    reversal,
-    reverse,
 )
+from event2vec.model.gated_linear import gated_linear_attention, gated_linear_recurrence
+from event2vec.model.rows import Rows, reversal, reverse
 
 
 def draw(batch, heads, length, width, gate=0.0, key_heads=None, seed=0):
@@ -165,7 +162,7 @@ DIRECTIONS = {
 def both(request, monkeypatch):
     kind, count = request.param
     if kind == "folded":
-        monkeypatch.setattr(compiled_attention, "is_installed", lambda: False)
+        monkeypatch.setattr(compiled_attention, "INSTALLED", False)
     return randomise(Bidirectional(32, *(DIRECTIONS[kind]() for _ in range(count))))
 
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from conftest import randomise
 
-from event2vec.model.attention import Rows
 from event2vec.model.backbone import build_backbone, drop_branch, pool_pairs
 from event2vec.model.config import ModelConfig
+from event2vec.model.rows import Rows
 
 
 def backbone(**settings):

@@ -1,6 +1,7 @@
 """Benchmarks measure what they say, on sizes small enough for a test."""
 
 import json
+import os
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,14 +14,14 @@ from conftest import SMALL, assert_same, make_recording
 from golden.make import FOLDER
 
 from event2vec import Event2VecError, ModelConfig, Sampling, build_model, read_events, write_events
-from event2vec.benchmark import attention, clustering, data, live, measure, model, reading, streaming, training
+from event2vec.benchmark import attention, clustering, data, live, measure, model, reading, shards, streaming, training
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 from event2vec.benchmark.measurement import Measurement
 from event2vec.benchmark.summary import Change, Spread, compare, summarise
 from event2vec.devices import CPU, Compute
 from event2vec.evaluation import speed
 from event2vec.evaluation.speed import Figure, Speed, Throughput, largest_batch, quickest_batch
-from event2vec.model.compiled_attention import is_installed
+from event2vec.model.compiled_attention import INSTALLED
 
 
 def test_the_best_round_of_each_side_counts(monkeypatch):
@@ -91,6 +92,19 @@ def test_data_is_measured_on_both_sides(monkeypatch):
     assert found.ratios == {"times faster": 8.0}
 
 
+def test_batches_come_from_shards_here_and_elsewhere(monkeypatch):
+    pytest.importorskip("aiohttp", reason="needs aiohttp: pip install 'event2vec[remote]'")
+    for name, value in (("RECORDINGS", 3), ("EVENTS", 2000), ("LENGTH", 64)):
+        monkeypatch.setattr(data, name, value)
+    monkeypatch.setattr(shards, "ROUNDS", 1)
+    cache = os.environ["EVENT2VEC_CACHE"]
+    (found,) = shards.measure_shards()
+    places = ("plain store", "shards here", "shards in the cache", "shards fetched first")
+    assert list(found.figures) == [*(f"{place}, batches/s" for place in places), "fetched MB/s"]
+    assert all(figure is not None and figure > 0 for figure in found.figures.values())
+    assert os.environ["EVENT2VEC_CACHE"] == cache
+
+
 def test_data_that_differs_between_the_sides_is_not_measured(monkeypatch):
     monkeypatch.setattr(data, "RECORDINGS", 2)
     monkeypatch.setattr(data, "EVENTS", 2000)
@@ -137,7 +151,7 @@ def test_attention_is_measured_on_four_sides(monkeypatch):
     assert rows[0]["folded / plain"] == rows[0]["folded ms"] / rows[0]["plain ms"]
     assert rows[2]["written out ms"] is None
     drawn = [f"drawn around {bias}" for bias in (0, 4, 7)]
-    assert [row["gates"] for row in rows[4:]] == (drawn * 2 if is_installed() else [])
+    assert [row["gates"] for row in rows[4:]] == (drawn * 2 if INSTALLED else [])
 
 
 def test_networks_are_measured_against_the_limit(monkeypatch):
@@ -155,7 +169,7 @@ def test_networks_are_measured_against_the_limit(monkeypatch):
         model.measure_model("dvs")
 
 
-@pytest.mark.skipif(not is_installed(), reason="event2vec was installed without its compiled part")
+@pytest.mark.skipif(not INSTALLED, reason="event2vec was installed without its compiled part")
 def test_trained_gates_are_measured_in_every_block(monkeypatch, make_events):
     monkeypatch.setattr(attention, "MOST_ROUNDS", 1)
     config = ModelConfig(dim=16, hidden=16, blocks=2, classes=3, pooling=True)
@@ -166,13 +180,13 @@ def test_trained_gates_are_measured_in_every_block(monkeypatch, make_events):
     assert all(row["stopping / whole"] > 0 for row in rows)
 
 
-@pytest.mark.skipif(not is_installed(), reason="event2vec was installed without its compiled part")
+@pytest.mark.skipif(not INSTALLED, reason="event2vec was installed without its compiled part")
 def test_training_is_measured_as_a_loop_and_in_both_forms(monkeypatch):
     monkeypatch.setattr(training, "LOOPS", ("digits",))
     monkeypatch.setattr(training, "FORMS", {"digits": 2})
     monkeypatch.setattr(training, "STEPS", 8)
     loop, forms = (found.row() for found in training.measure_training())
-    assert (loop["loop"], loop["batch"], loop["events"]) == ("digits", 32, 128)
+    assert (loop["loop"], loop["batch"], loop["events"]) == ("digits", 32, 256)
     assert 0 < loop["step ms"] <= loop["median ms"]
     assert loop["step / limit"] == pytest.approx(loop["step ms"] / loop["limit ms"])
     assert forms["folded / compiled"] == pytest.approx(forms["folded ms"] / forms["compiled ms"])
@@ -295,7 +309,13 @@ def test_operations_are_counted_by_hand():
     config = ModelConfig(dim=16, hidden=16, heads=2, blocks=1, pooling=False, classes=3)
     phi, projections, feed = 3 * 4 + 4 * 8 + 8 * 16, 16 * (16 + 8 + 8 + 2) + 32 * 16, 2 * 16 * 16
     attention = 2 * 2 * 16 * 10 // 2  # directions, two products, both heads, half of ten keys
-    assert model.count_operations(config, 10) == 2 * (10 * (phi + projections + feed + attention) + 16 * 3)
+    counted = 2 * (10 * (phi + projections + feed + attention) + 16 * 3)
+    assert model.count_operations(config, 10) == counted
+    assert model.count_training_operations(config, 10) == 3 * counted
+    around = 2 * 10 * 16 * (3 * 2 * 5 * 5)  # stretches of time, polarities, cells
+    config = replace(config, neighbourhood=5)
+    assert model.count_operations(config, 10) == counted + around
+    assert model.count_training_operations(config, 10) == 3 * counted + 2 * around, "counts have no gradient"
 
 
 def test_live_is_measured_by_rate_and_by_speed(monkeypatch):

@@ -80,7 +80,7 @@ def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_na
     assert usual["training.epochs"].endswith("(a whole number, at least 1; default: 64)")
     assert nmnist["training.epochs"].endswith("(a whole number, at least 1; default: 60)")
     assert nmnist["sampling.method"].endswith("(random | clusters | temporal | spatial | density; default: clusters)")
-    assert nmnist["augment.resize"].endswith("(a number, at least 0 and below 1; default: 0.1)")
+    assert nmnist["augment.resize"].endswith("(a number, at least 0 and below 1; default: 0.2)")
     assert nmnist["model.sensor"].endswith("(WIDTHxHEIGHT; default: 34x34)")
     assert nmnist["model.pooling"].endswith("(true or false; default: false)")
     assert any("default: none)" in each for each in nmnist.values()), "which is an empty text"
@@ -116,7 +116,10 @@ def test_a_wrong_call_gets_one_line_in_the_users_own_words(capsys):
         (["prepare", "nmist", "--out", "x"], "NAME: must be one of dvs_gesture, asl_dvs"),
         (["prepare", "nmist", "--out", "x"], "got 'nmist' (did you mean nmnist?)"),
         (["info", "a", "--json", "b"], "unexpected argument 'b'; put options after the other arguments"),
-        (["evaluate", "nowhere"], "RUN: nowhere does not exist, expected a run, or a folder with a saved network"),
+        (
+            ["evaluate", "nowhere"],
+            "RUN: nowhere does not exist, expected a run, a folder with a saved network, or hf://OWNER/NAME",
+        ),
         (["report", ".", "--out", "."], "--out: . is a folder, expected the name of a file to write"),
         (["--hlep"], "unknown option '--hlep'"),
         (["prepare", "folder", "--out", "x", "--workers", "two"], "--workers: must be a whole number, got 'two'. See"),
@@ -191,3 +194,25 @@ def test_odd_values_get_one_short_line(arguments, message, capsys, tmp_path, mon
     assert message in error
     assert error.count("\n") == 1
     assert len(error) < 500
+
+
+STOPPED_IN_NUMPY = """
+import sys
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy.linalg":
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stop())
+from event2vec.cli import main
+sys.exit(main(["prepare", "digits", "--out", "store"]))
+"""
+
+
+def test_ctrl_c_while_numpy_loads_is_not_swallowed_by_torch(tmp_path):
+    command = [sys.executable, "-c", STOPPED_IN_NUMPY]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert ended.stderr == "event2vec: stopped\n"
+    assert ended.returncode in (130, -2)  # by the signal itself, where it came in the middle of a string of code

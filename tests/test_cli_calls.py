@@ -10,7 +10,7 @@ import pytest
 from golden.make import FOLDER
 from shell import run
 
-from event2vec import Event2VecError, read_events
+from event2vec import Event2VecError, Sampling, read_events
 from event2vec.cli.progress import ShownProgress
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.evaluation.calibration import Calibration
@@ -120,26 +120,26 @@ def test_an_evaluation_is_shown_class_by_class(called, capsys):
     assert "1 of 6 recordings is unlike the training recordings, such as a.raw: too long" in said.err
 
 
-def test_a_probe_is_a_table_for_people_and_a_list_for_programs(called, capsys, monkeypatch):
+def test_a_probe_is_a_table_for_people_and_a_list_for_programs(called, capsys):
     row = ProbeRow("event2vec", 1, Accuracies((0.5, 0.7), 10), Accuracies((0.8,), 10))
     raw = ProbeRow("raw events", None, Accuracies((0.2,), 10), Accuracies((0.3,), 10))
-    probes = called("event2vec.evaluation.probe.probe", [raw, row])
-    store = SimpleNamespace(splits=("train", "test"), folder=Path("other"))
-    opened = called("event2vec.data.cache.open_for_training", SimpleNamespace(store=store))
+    probes = called("event2vec.studies.probe.probe", [raw, row])
     command = ("probe", NETWORK, "--data", FOLDER, "--dataset", "nmnist", "--events", "64", "--method", "clusters")
     assert run(*command) == 0
     said = capsys.readouterr()
     assert "event2vec, 1 block" in said.out
     assert "60.00 ± 14.14 (31.27 to 83.18)" in said.out
-    assert said.err == "on 1 test recording of other\n"
-    (data, dataset, sampling, *_), _ = opened[0]
-    assert (data, dataset, sampling.method, sampling.length) == (str(FOLDER), "nmnist", "clusters", 64)
-    assert probes[0][0][3] == [0, 1, 2], "all blocks of the network, and none"
+    assert said.err == "on 10 test recordings of golden\n"
+    given, named = probes[0]
+    assert given == (str(NETWORK), str(FOLDER), "nmnist", None)
+    assert named["sampling"] == Sampling(method="clusters", length=64)
     assert run(*command, "--layers", "2", "--json") == 0
     facts = json.loads(capsys.readouterr().out)
     assert [each["features"] for each in facts] == ["raw events", "event2vec"]
     assert facts[1]["trained_head"]["accuracy"] == pytest.approx(0.6)
     assert probes[1][0][3] == [2]
+    assert run(*command, "--events", "1") == 2
+    assert "sampling.length must be at least 2" in capsys.readouterr().err
 
 
 def test_an_experiment_is_printed_and_written(called, capsys, tmp_path, monkeypatch):
@@ -161,6 +161,8 @@ def test_an_experiment_is_printed_and_written(called, capsys, tmp_path, monkeypa
     assert run("experiment", "sharing", "--out", "other") == 0
     assert capsys.readouterr().out == "", "another process has the results"
     assert not (tmp_path / "other").exists()
+    assert run("experiment", "sharing", "--init", NETWORK, "--pretrain", "digits") == 2
+    assert "--pretrain each from its own; omit one of them" in capsys.readouterr().err
 
 
 @pytest.fixture

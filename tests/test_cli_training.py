@@ -8,6 +8,7 @@ from pathlib import Path
 import encoders
 import numpy as np
 import pytest
+import torch
 import yaml
 from conftest import make_recording, randomise
 from golden.make import FOLDER as GOLDEN
@@ -20,6 +21,7 @@ from event2vec import (
     Sensor,
     build_model,
     load_recipe,
+    predict,
     save_model,
     write_events,
 )
@@ -137,6 +139,24 @@ def test_predict_gives_a_folder_the_scores_that_python_gives(network, tmp_path, 
         assert [row["scores"][name] for name in network.class_names] == answer.scores.tolist()
 
 
+def test_python_answers_a_folder_and_says_what_could_not_be_read(network, tmp_path):
+    good, bad = tmp_path / "data/good.npz", tmp_path / "data/bad.raw"
+    write_events(good, make_recording(50))
+    bad.write_bytes(b"nothing")
+    (tmp_path / "data/README.txt").write_text("by Anna")
+    (tmp_path / "empty").mkdir()
+    with pytest.warns(Event2VecWarning, match="skipped 1 file that is not a recording: README.txt"):
+        found = predict(tmp_path / "network", [tmp_path / "data", tmp_path / "empty"], vote=2)
+    assert [each.file for each in found] == [str(bad), str(good), str(tmp_path / "empty")]
+    assert [each.prediction is None for each in found] == [True, False, True]
+    assert "bad.raw: begins with" in str(found[0].error)
+    assert found[2].error == f"{tmp_path}/empty: has no recordings in it"
+    answer = found[1].prediction
+    assert answer is not None
+    assert torch.equal(answer.scores, network.predict(good, vote=2).scores)
+    assert found[1].facts(network.class_names)["name"] == answer.name
+
+
 def test_predict_says_unknown_below_the_confidence_asked_for(network, tmp_path, capsys):
     file = tmp_path / "clip.npz"
     write_events(file, make_recording(50))
@@ -159,12 +179,17 @@ def test_predict_skips_what_is_no_recording_and_reports_what_cannot_be_read(netw
         write_events(tmp_path / name, make_recording(50))
     (tmp_path / "data/README.txt").write_text("by Anna")
     (tmp_path / "data/Thumbs.db").touch()
-    assert run("predict", tmp_path / "network", tmp_path / "data") == 0
-    said = capsys.readouterr()
-    assert said.err == f"event2vec: {tmp_path}/data: skipped 2 files that are not recordings, such as README.txt\n"
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("predict", tmp_path / "network", tmp_path / "data") == 0
+    skipped = f"{tmp_path}/data: skipped 2 files that are not recordings, such as README.txt"
+    assert capsys.readouterr().err == f"event2vec: warning: {skipped}\n"
     (tmp_path / "data/broken.raw").write_text("nothing")
     (tmp_path / "empty").mkdir()
-    assert run("predict", tmp_path / "network", tmp_path / "data", tmp_path / "empty", tmp_path / "no", "--json") == 2
+    files = (tmp_path / "data", tmp_path / "empty", tmp_path / "no")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("predict", tmp_path / "network", *files, "--json") == 2
     said = capsys.readouterr()
     rows = {Path(row["file"]).name: row for row in json.loads(said.out)}
     assert list(rows) == ["1.npz", "broken.raw", "2.npz", "empty", "no"]
@@ -221,7 +246,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
     assert run("pretrain", "digits", "--out", "pretrained", *settings) == 0
     assert "polarity accuracy" in capsys.readouterr().err
     assert run("train", "digits", "--init", "pretrained", *settings) == 0
-    assert "Copied 18 weights of the embedding and" in capsys.readouterr().err
+    assert "Copied 21 weights of the embedding and" in capsys.readouterr().err
     assert run("predict", "pretrained", "pretrained") == 2
     assert "without classes" in capsys.readouterr().err
 
@@ -231,7 +256,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
     [
         (("train",), "RECIPE is required: asl_dvs"),
         (("train", "digit"), "unknown recipe 'digit' (did you mean digits?)"),
-        (("train", "folder"), "--data is required: a prepared store, or the folder with"),
+        (("train", "folder"), "--data is required: a prepared store"),
         (("train", "folder", "--data", "nowhere"), "--data: nowhere does not exist, expected a prepared store"),
         (("train", "digits", "--data.worker", "3"), "unknown option --data.worker (did you mean --data.workers?)"),
         (("train", "digits", "--data.worker=3"), "unknown option --data.worker (did you mean --data.workers?)"),
@@ -260,7 +285,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("report", "run"), "run: is not a run: it has no run.json"),
         (("figures", "nowhere"), "RUN: nowhere does not exist, expected a run"),
         (("experiment", "tables"), "unknown experiment 'tables'; expected attention, clustering"),
-        (("compare",), "--data is required: a prepared store, or the folder with the data set as downloaded"),
+        (("compare",), "--data is required: a prepared store"),
         (
             ("compare", "--recipe", "digits", "--minutes", "1", "--epochs", "1"),
             "--minutes and --epochs exclude each other",

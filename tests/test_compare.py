@@ -45,7 +45,7 @@ class CountsConfig(NetworkConfig, section="model"):
 
 
 class Counts(Classifier):
-    """What CONTRIBUTING.md shows: a network of one's own, in one file."""
+    """What docs/howto/network.md shows: a network of one's own, in one file."""
 
     def __init__(self, config: CountsConfig, class_names: tuple[str, ...], sampling: Sampling) -> None:
         super().__init__(config, class_names, sampling)

@@ -1,6 +1,7 @@
 """Compiled heads and convolutions against the plain operations in float64: values, gradients, edges, threads."""
 
 import copy
+import math
 from pathlib import Path
 from typing import cast
 
@@ -12,10 +13,11 @@ from torch import Tensor
 from event2vec import EventBatch
 from event2vec.cpu import flush_denormals
 from event2vec.model import compiled_attention, compiled_rows
-from event2vec.model.attention import Bidirectional, ForgettingDirection, Rows
+from event2vec.model.attention import Bidirectional, ForgettingDirection
 from event2vec.model.compiled_attention import Settings, library
 from event2vec.model.embedding import ConvolutionalTemporal
 from event2vec.model.norm import LayerNorm
+from event2vec.model.rows import Rows
 
 pytestmark = pytest.mark.skipif(library() is None, reason="event2vec was installed without its compiled part")
 COMPILED = library()
@@ -51,9 +53,11 @@ def test_heads_are_those_of_the_plain_operations(monkeypatch, variant, dim, head
         assert compiled_rows.serves(direction.project_all(tokens), direction.width)
         found = project(direction, tokens)
         exact = project(copy.deepcopy(direction).double(), tokens.double())
+        summed = math.sqrt(shape[0] * shape[1])  # gradients of weights: what is left of so many numbers, rounded before
         for one, other in zip(found, exact, strict=True):
             assert one.shape == other.shape
-            assert float((one - other).detach().abs().max()) < 2e-6 * max(float(other.detach().abs().max()), 1)
+            size = max(float(other.detach().abs().max()), 1 if one.dim() > 2 else summed)
+            assert float((one - other).detach().abs().max()) < 2e-6 * size
 
 
 def convolve(network, lengths):
@@ -208,5 +212,5 @@ def test_other_types_and_widths_take_the_plain_operations(monkeypatch):
     assert served(torch.zeros(1, 2, 25), 8)
     assert not served(torch.zeros(1, 2, 25, dtype=torch.bfloat16), 8)
     assert not served(torch.zeros(1, 2, 25), 12)
-    monkeypatch.setattr(compiled_attention, "is_installed", lambda: False)
+    monkeypatch.setattr(compiled_attention, "INSTALLED", False)
     assert not served(torch.zeros(1, 2, 25), 8)

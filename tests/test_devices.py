@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from event2vec import Event2VecError
-from event2vec.devices import CPU, Compute, find_device
+from event2vec.devices import CPU, Compute, find_device, training_precision
 from event2vec.ranks import RANKS, is_first_rank
 
 
@@ -61,6 +61,19 @@ def test_bfloat16_is_for_cuda_or_asked_for(monkeypatch):
     assert Compute.choose(None, "32-true", "bf16-mixed").precision == "32-true"
     with pytest.raises(Event2VecError, match="--precision must be one of 32-true, bf16-mixed, got 'fp8'"):
         Compute.choose(None, "fp8")
+
+
+@pytest.mark.parametrize(("there", "has_bfloat16"), [(False, False), (True, False), (True, True)])
+def test_auto_is_bfloat16_on_gpus_that_have_it(there, has_bfloat16, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: has_bfloat16)
+    best = "bf16-mixed" if has_bfloat16 else "32-true"
+    assert [training_precision("auto", name) for name in ("auto", "gpu", "cuda")] == [best] * 3
+    assert [training_precision("auto", name) for name in ("cpu", "mps")] == ["32-true"] * 2
+    assert training_precision("bf16-mixed", "cpu") == "bf16-mixed", "what a recipe names is what it gets"
+    monkeypatch.setattr("event2vec.devices.find_device", lambda name: torch.device(name))
+    assert Compute.choose("cuda", None, "auto").precision == best
+    assert Compute.choose("cpu", None, "auto") == CPU
 
 
 def test_a_product_within_runs_in_its_number_type():

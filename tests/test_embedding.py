@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from conftest import SMALL, randomise
 
 from event2vec import EventBatch, Events, Sensor
+from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 from event2vec.model.embedding import (
     SPATIAL,
     TEMPORAL,
@@ -18,8 +19,6 @@ from event2vec.model.embedding import (
     SineTemporal,
     convolve,
     every_pixel,
-    normalised_coordinates,
-    normalised_intervals,
     pixel_rows,
 )
 

@@ -38,6 +38,19 @@ def test_an_error_says_the_same_in_another_process(error, line):
     assert type(again) is type(error)
 
 
+@pytest.mark.parametrize(
+    ("error", "package"),
+    [
+        (MissingExtra("a file", "hdf5"), "event2vec-runtime[hdf5]"),
+        (MissingExtra("a network", "export", on_device="openvino"), "event2vec-runtime[openvino]"),
+        (MissingExtra("a network", "export", on_device=""), "event2vec-runtime"),
+    ],
+)
+def test_on_a_device_the_remedy_is_a_package_for_devices(error, package, monkeypatch):
+    monkeypatch.setattr("event2vec.errors.find_spec", lambda name: None)
+    assert str(pickle.loads(pickle.dumps(error))).endswith(f"Run: pip install '{package}'")
+
+
 def test_what_is_shown_of_an_error_moves_no_cursor():
     assert str(FileError("\x1b[2J.raw", "has\nlines")) == r"\x1b[2J.raw: has\nlines"
     assert "\x1b" not in str(Event2VecError("\x1b[31mred"))

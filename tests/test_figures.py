@@ -21,9 +21,10 @@ from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
 from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps, embedding_grid, polarity_similarity
 from event2vec.evaluation.figures.samples import _moments, draw_samples
 from event2vec.evaluation.sweeps import Point
-from event2vec.model.attention import Bidirectional, ForgettingDirection, reverse
+from event2vec.model.attention import Bidirectional, ForgettingDirection
 from event2vec.model.classifier import Event2VecClassifier
 from event2vec.model.masked import MaskedEventModel
+from event2vec.model.rows import reverse
 
 SENSOR = Sensor(6, 4)
 

@@ -22,9 +22,9 @@ from event2vec import (
     train,
 )
 from event2vec.baselines.config import FrameCnnConfig
-from event2vec.baselines.frames import make_frames
 from event2vec.model.checkpoint import load_event2vec
 from event2vec.model.classifier import TensorClassifier
+from event2vec.model.frames import make_frames
 from event2vec.training.config import ObjectiveConfig
 from event2vec.training.objectives import Classification
 from event2vec.training.recipe import load_recipe
@@ -148,5 +148,7 @@ def test_it_is_trained_resumed_and_evaluated_by_the_same_calls(recurrent, tmp_pa
     assert run.evaluate(repeats=1).recordings == 6
     assert run.model().predict(make_events(60)).name in "abc"
     save_model(build_model(ModelConfig(sensor=SMALL, classes=3, dim=16, blocks=1)), tmp_path / "ours")
-    with pytest.raises(Event2VecError, match="--init starts an event2vec network, this recipe has frame_cnn"):
+    with pytest.raises(Event2VecError, match="holds a network of the kind event2vec, this recipe has frame_cnn"):
         train("frame_cnn", store, tmp_path / "other", tmp_path / "ours", **settings)
+    with pytest.raises(Event2VecError, match="a training of frame_cnn cannot start from another network"):
+        train("frame_cnn", store, tmp_path / "other", run.folder, **settings)

@@ -35,3 +35,33 @@ assert halved[-1] == 0, "a thread of torch's own does the last"
 
 def test_torchs_own_threads_flush_denormals():
     subprocess.run([sys.executable, "-c", THREADS], check=True, timeout=900)
+
+
+ALONE = """
+import threading, torch
+from event2vec import EventBatch, Events, build_model, load_recipe
+from event2vec.cpu import on_one_thread
+torch.set_num_threads(2)
+found = []
+with on_one_thread():
+    assert torch.get_num_threads() == 1
+    other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+assert found == [2], "a thread that starts meanwhile computes as ever"
+assert torch.get_num_threads() == 2
+recipe = load_recipe("digits")
+model = build_model(recipe.model, sampling=recipe.sampling).eval()
+n = torch.arange(128)
+events = Events.from_arrays(n % 34, n % 31, n, n % 2, sensor=(34, 34))
+with torch.no_grad():
+    expected = model(EventBatch.pad([events])).softmax(dim=-1)[0]
+threads = []
+model.head.register_forward_pre_hook(lambda *_: threads.append(torch.get_num_threads()))
+assert torch.equal(model.predict(events).scores, expected)
+assert (threads, torch.get_num_threads()) == ([1], 2), "a short recording is answered on one thread, to the same bits"
+"""
+
+
+def test_short_recordings_are_answered_on_the_calling_thread_alone():
+    subprocess.run([sys.executable, "-c", ALONE], check=True, timeout=900)

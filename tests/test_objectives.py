@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from conftest import SMALL, randomise
 
 from event2vec import EventBatch, ModelConfig, build_model
-from event2vec.model.embedding import normalised_coordinates
+from event2vec.model.coordinates import normalised_coordinates
 from event2vec.model.masked import build_masked_model
 from event2vec.model.relative import positions_of
 from event2vec.training.augment import TokenMix

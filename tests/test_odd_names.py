@@ -50,7 +50,9 @@ def test_names_of_any_bytes_go_through_every_verb(tmp_path, make_events, monkeyp
     assert r"not used: [red]/rub\udcffbish" in refused.err
 
     odd_store = shutil.copytree("store", "st\x1b[31more")
-    recipe = load_recipe(os.path.join(run, "recipe.yaml")).with_settings({"model.relative": False})  # as theirs
+    recipe = load_recipe(os.path.join(run, "recipe.yaml")).with_settings(
+        {"model.relative": False, "model.neighbourhood": 0}  # as theirs
+    )
     Path("r\x1b[31m.yaml").write_text(recipe.to_yaml())
     torch.save(their_weights(recipe.model), "theirs.ckpt")
     os.rename("theirs.ckpt", b"theirs\xff\x1b.ckpt")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from conftest import SMALL, make_recording, randomise
 
-from event2vec import Event2VecError, EventBatch, EventStore, ModelConfig, Sampling, build_model
-from event2vec.evaluation.probe import HeadTraining, extract, fit_logistic, probe, standardise, train_heads
+from event2vec import Event2VecError, EventBatch, EventStore, ModelConfig, Sampling, build_model, probe, save_model
+from event2vec.evaluation.probe import HeadTraining, extract, fit_logistic, probe_network, standardise, train_heads
 from event2vec.model.heads import mean_over_valid
 from event2vec.progress import Progress
 
@@ -57,7 +57,7 @@ class Told(Progress):
 
 def test_what_is_linearly_separable_is_separated(store):
     told = Told()
-    rows = probe(randomise(build_model(TINY)), store, Sampling(length=20), [0, 1], 2, told, QUICK)
+    rows = probe_network(randomise(build_model(TINY)), store, Sampling(length=20), [0, 1], 2, told, QUICK)
     assert [(row.features, row.blocks) for row in rows] == [("raw events", None), ("event2vec", 0), ("event2vec", 1)]
     assert rows[0].trained.accuracy > 0.9
     assert rows[0].logistic.accuracy > 0.9
@@ -69,12 +69,12 @@ def test_what_is_linearly_separable_is_separated(store):
 
 def test_clusters_need_one_repeat_and_depths_must_exist(store):
     model = randomise(build_model(TINY))
-    (row,) = probe(model, store, Sampling(method="clusters", length=20), [], 5, training=QUICK)
+    (row,) = probe_network(model, store, Sampling(method="clusters", length=20), [], 5, training=QUICK)
     assert len(row.trained.accuracies) == len(row.logistic.accuracies) == 1
     with pytest.raises(Event2VecError, match=r"layers must be from 0 to 2"):
-        probe(model, store, Sampling(length=20), [3])
+        probe_network(model, store, Sampling(length=20), [3])
     with pytest.raises(Event2VecError, match="no recordings in the split 'test'"):
-        probe(model, store.split("train"), Sampling(length=20), [0])
+        probe_network(model, store.split("train"), Sampling(length=20), [0])
 
 
 def test_a_head_trained_for_long_agrees_with_logistic_regression():
@@ -103,5 +103,15 @@ def test_features_that_never_change_are_left_alone():
 def test_bfloat16_reaches_the_network_and_not_the_head(store):
     model = randomise(build_model(TINY))
     with torch.autocast("cpu", torch.bfloat16):
-        rows = probe(model, store, Sampling(length=20), [1], 1, training=QUICK)
+        rows = probe_network(model, store, Sampling(length=20), [1], 1, training=QUICK)
     assert rows[0].trained.accuracy > 0.9
+
+
+def test_a_run_is_probed_after_each_of_its_blocks(store, tmp_path):
+    save_model(randomise(build_model(TINY)), tmp_path / "network")
+    sampling = Sampling(method="clusters", length=20)
+    found = probe(tmp_path / "network", store.folder, sampling=sampling, training=QUICK, device="cpu")
+    assert [row.blocks for row in found] == [None, 0, 1, 2]
+    assert found[0].logistic.recordings == 10
+    (raw,) = probe(tmp_path / "network", store.folder, layers=[], repeats=1, training=QUICK, device="cpu")
+    assert raw.facts()["logistic_regression"]["accuracy"] == raw.logistic.accuracy

@@ -13,13 +13,13 @@ from event2vec.model import compiled_attention
 from event2vec.model.attention import (
     Bidirectional,
     ForgettingDirection,
-    Rows,
     forgetting_attention,
     relative_attention_written_out,
 )
 from event2vec.model.backbone import build_backbone
 from event2vec.model.relative import Rotations, hide_places, positions_of
 from event2vec.model.rotation import rotate, rotate_back, rotate_written_out
+from event2vec.model.rows import Rows
 
 
 def draw(*shape, seed=0, dtype=torch.float32):
@@ -69,7 +69,7 @@ FORMS = pytest.mark.parametrize("form", ["compiled", "folded"])
 @pytest.fixture(autouse=True)
 def _form(request, monkeypatch):
     if getattr(request.node, "callspec", None) and request.node.callspec.params.get("form") == "folded":
-        monkeypatch.setattr(compiled_attention, "is_installed", lambda: False)
+        monkeypatch.setattr(compiled_attention, "INSTALLED", False)
 
 
 @FORMS
@@ -138,7 +138,7 @@ def test_both_forms_and_both_directions_agree(monkeypatch):
     both = randomise(Bidirectional(32, ForgettingDirection(32, 2, 3.0)))
     tokens, positions, valid = draw(2, 40, 32), draw(2, 40, 3, seed=1), torch.ones(2, 40, dtype=torch.bool)
     seen = both(tokens, Rows(valid, Rotations(16)(positions)))
-    monkeypatch.setattr(compiled_attention, "is_installed", lambda: False)
+    monkeypatch.setattr(compiled_attention, "INSTALLED", False)
     torch.testing.assert_close(both(tokens, Rows(valid, Rotations(16)(positions))), seen, atol=3e-6, rtol=1e-5)
     with torch.no_grad():
         both.output.weight.copy_(torch.cat(both.output.weight.chunk(2, dim=1)[::-1], dim=1))

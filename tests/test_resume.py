@@ -189,8 +189,8 @@ def test_training_reads_all_sets_and_goes_on_with_as_many(tmp_path, monkeypatch)
     names: dict[str, Any] = {"sensor": SMALL, "classes": ["a", "b", "c"]}
     two = EventStore.create(tmp_path / "two", recordings, sets=[0, 1] * 6, **names)
     seen = []
-    read = Recordings.__getitem__
-    monkeypatch.setattr(Recordings, "__getitem__", lambda self, key: seen.append(self.sets) or read(self, key))
+    read = Recordings.batch
+    monkeypatch.setattr(Recordings, "batch", lambda self, keys: seen.append(self.sets) or read(self, keys))
     recipe = replace(RECIPE, sampling=Sampling(method="clusters", length=16))
     Run.start(recipe, two, tmp_path / "run", "train")
     assert [one.rows.tolist() for one in seen[0]] == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11]]

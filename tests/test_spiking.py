@@ -2,8 +2,11 @@
 
 import pytest
 import torch
+from conftest import make_recording
 
-from event2vec.baselines.sparse_gru import SparseUnits
+from event2vec import EventBatch, Sensor, build_model
+from event2vec.baselines.config import SparseGruConfig
+from event2vec.baselines.sparse_gru import SparseGru, SparseUnits
 from event2vec.baselines.spikgru import SpikingGru
 from event2vec.baselines.spiking import (
     AdaptiveNeurons,
@@ -15,6 +18,8 @@ from event2vec.baselines.spiking import (
     TriangleSpike,
     fire,
 )
+from event2vec.training.config import ObjectiveConfig
+from event2vec.training.objectives import Classification
 
 INPUTS = torch.randn(12, 4, 3, generator=torch.Generator().manual_seed(0)) * 1.5
 
@@ -68,16 +73,41 @@ def test_adaptive_neurons_leak_as_they_learnt_and_subtract_their_spikes(learnt):
 def test_sparse_units_are_heard_only_where_they_pass_their_threshold():
     torch.manual_seed(0)
     cell = SparseUnits(3, 5)
-    sent = cell(INPUTS)
+    units = cell(INPUTS)
+    sent = units.sent
+    assert torch.equal(units.events, (sent != 0).float())
     assert 0 < (sent != 0).float().mean() < 1
     c = y = torch.zeros(4, 5)
     for step, x in enumerate(INPUTS):
         given, heard = cell.inputs(x), cell.recurrent(y)
         z, r = torch.sigmoid(given[:, :5] + heard[:, :5]), torch.sigmoid(given[:, 5:10] + heard[:, 5:10])
         c = z * c + (1 - z) * torch.tanh(given[:, 10:] + r * heard[:, 10:])
+        torch.testing.assert_close(units.above[step], c - cell.threshold)
         y = torch.where(c >= cell.threshold, c, 0.0)
         c = torch.where(c >= cell.threshold, c - cell.threshold, c)
         torch.testing.assert_close(sent[step], y)
+
+
+def test_sparse_units_learn_to_send_rarely():
+    """The penalty counts in training alone, and lowers the share of steps in which units send."""
+    config = SparseGruConfig(sensor=Sensor(8, 8), classes=2, bins=4, side=8, features=8, units=16, dropout=0.0)
+    torch.manual_seed(0)
+    model = build_model(config)
+    assert isinstance(model, SparseGru)
+    batch = EventBatch.pad([make_recording(200, seed, Sensor(8, 8)) for seed in range(4)])
+    labels = torch.tensor([0, 1, 0, 1])
+    task = Classification(model, ObjectiveConfig())
+    generator = torch.Generator().manual_seed(0)
+    before = model._listen(batch, None).events.mean()
+    penalty = model.learn(batch, generator)[1]
+    assert penalty != 0
+    torch.testing.assert_close(task(batch, labels, generator).loss - task(batch, labels, None).loss, penalty)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(20):
+        optimizer.zero_grad()
+        model.learn(batch, None)[1].backward()
+        optimizer.step()
+    assert model._listen(batch, None).events.mean() < before
 
 
 def test_spiking_gru_sends_positive_and_negative_spikes():

@@ -3,12 +3,13 @@
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 from trainings import FLAT, RECIPE, make_store
 
 from event2vec import Event2VecError, ModelConfig, Sampling
-from event2vec.data.batches import Recordings, collate_indexed
+from event2vec.data.batches import Recordings
 from event2vec.model.classifier import build_model
 from event2vec.model.embedding import ConvolutionalTemporal
 from event2vec.model.masked import build_masked_model
@@ -72,8 +73,9 @@ def test_a_recording_is_drawn_by_its_round_and_index(store):
     one, again, other = recordings[0, 5], recordings[0, 5], recordings[1, 5]
     assert torch.equal(one[0].t, again[0].t)
     assert not torch.equal(one[0].t, other[0].t)
-    batch, labels, indices = collate_indexed([one, recordings[0, 7]])
+    batch, labels, indices = recordings.batch([(0, 5), (0, 7)])
     assert batch.valid.shape == (2, 16)
+    assert torch.equal(batch.t[0], one[0].t)
     assert (labels.tolist(), indices) == ([2, 1], [5, 7])
 
 
@@ -82,7 +84,11 @@ def test_sets_of_clusters_take_turns(store):
     recordings = Recordings(sets, Sampling(method="clusters", length=1000), seed=0)
     for index, turns in ((0, (0, 1, 2, 0)), (1, (1, 2, 0, 1))):
         for draw, turn in enumerate(turns):
-            assert torch.equal(recordings[draw, index][0].t, sets[turn][index][0].t)
+            alone, label, _ = recordings[draw, index]
+            assert torch.equal(alone.t, sets[turn][index][0].t)
+            batch, labels, _ = recordings.batch([(draw, index)])
+            assert torch.equal(batch.t[0], alone.t), "read together"
+            assert labels.tolist() == [label]
     assert not torch.equal(sets[0][0][0].t, sets[1][0][0].t)
 
 
@@ -136,3 +142,17 @@ def test_of_equally_good_epochs_the_one_with_the_lowest_loss_is_best(store, tmp_
     score.load_state_dict({"best": [0.5, -1.0], "waited": 1})
     assert (0.5, -0.9) > score.best > (0.5, -1.1)
     assert (0.6, -9.0) > score.best > (0.4, -0.1)
+
+
+def test_recordings_are_shuffled_within_a_few_shards_at_a_time():
+    """Each recording once, each shard in one stretch of the order, which differs from pass to pass."""
+    shards = np.repeat(np.arange(6), 10)
+    batches = Batches(60, TrainingConfig(batch=20, repeats=2), 0, 1, 0, shards=shards, at_once=2)
+    read = [index for batch in batches for _, index in batch]
+    passes = [read[:60], read[60:]]
+    assert all(sorted(each) == list(range(60)) for each in passes)
+    assert passes[0] != passes[1]
+    for start in range(0, 60, 20):
+        found = shards[passes[0][start : start + 20]]
+        assert len({*found.tolist()}) == 2, "two shards are enough for a third of the recordings"
+        assert (np.diff(found) != 0).sum() > 2, "and they are mixed"

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import torch
 from conftest import assert_same
 from torch.utils.data import DataLoader
 
-from event2vec import Event2VecError, Events, EventStore, Sampling, Sensor, collate, sample_uniform
+from event2vec import Event2VecError, EventBatch, Events, EventStore, Sampling, Sensor, collate, sample_uniform
 from event2vec.data.batches import sets_of
+from event2vec.data.store import read_together
 from event2vec.data.store_layout import CENTRES
 from event2vec.data.store_writer import StoreWriter
+from event2vec.events import COLUMNS
 
 NUMPY = b"\x93NUMPY\x01\x00\x28\x23"  # and a header of 9,000 bytes
 
@@ -60,6 +63,22 @@ def test_types_widen_when_a_recording_needs_it(make_events, tmp_path):
     store = EventStore.create(tmp_path / "store", written, sensor=plain.sensor, classes=["only"])
     for index, (events, _) in enumerate(written):
         assert_same(store[index][0], events)
+
+
+@pytest.mark.parametrize("indices", [(0, 1, 2, 3), (3, 3), (1,), (2, 0)])
+@pytest.mark.parametrize("clustered", [False, True])
+def test_recordings_read_together_are_those_read_alone(recordings, tmp_path, indices, clustered):
+    if clustered:
+        recordings = [(replace(events, x=events.x + 0.25, rho=events.rho * 3), label) for events, label in recordings]
+    sensor = Sensor(35, 30)
+    recordings = [(replace(events, sensor=sensor), label) for events, label in recordings]
+    store = EventStore.create(tmp_path / "store", recordings, sensor=sensor, classes=["a", "b", "c"])
+    batch, labels = read_together([(store, index) for index in indices])
+    alone = EventBatch.pad([store[index][0] for index in indices])
+    for name in (*COLUMNS, "valid"):
+        assert torch.equal(getattr(batch, name), getattr(alone, name)), name
+        assert getattr(batch, name).dtype == getattr(alone, name).dtype
+    assert labels.tolist() == [store[index][1] for index in indices]
 
 
 @pytest.mark.parametrize("length", [10, 300, 5000])
@@ -317,8 +336,9 @@ def test_events_that_no_camera_gives_are_named_when_they_are_read(store, column,
     path.write_bytes(content)
     damaged = EventStore.open(store.folder)
     assert_same(damaged[0][0], store[0][0])
-    with pytest.raises(Event2VecError, match=rf"store: is a damaged store: recording 3 \(z\) has {message}"):
-        damaged[3]
+    for read in (lambda: damaged[3], lambda: read_together([(damaged, index) for index in range(4)])):
+        with pytest.raises(Event2VecError, match=rf"store: is a damaged store: recording 3 \(z\) has {message}"):
+            read()
     with pytest.raises(Event2VecError, match=message):
         damaged.split("test").sample(1, 699, torch.Generator().manual_seed(0))
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from conftest import SMALL, make_recording
 from trainings import FLAT, RECIPE, Watch, accumulated, make_store
 
 from event2vec import Event2VecError, EventStore, load_model
-from event2vec.data.batches import Recordings, collate_indexed
+from event2vec.data.batches import Recordings
 from event2vec.data.seeding import seeded
 from event2vec.model.checkpoint import load_any_model
 from event2vec.training.config import AugmentConfig, DataConfig, ObjectiveConfig, TrainingConfig
@@ -25,7 +26,7 @@ def store(tmp_path_factory):
 def evaluate_directly(model, store):
     """Accuracy on the draws that training tests on."""
     recordings = Recordings((store,), model.sampling, seed=0)
-    batch, labels, _ = collate_indexed([recordings[0, index] for index in range(len(store))])
+    batch, labels, _ = recordings.batch([(0, index) for index in range(len(store))])
     return (model(batch).argmax(dim=1) == labels).float().mean().item()
 
 
@@ -57,10 +58,12 @@ def test_a_run_leaves_all_that_is_needed(store, tmp_path):
 
 
 def test_every_epoch_has_draws_of_its_own(store, tmp_path, monkeypatch):
-    seen = []
-    read = Recordings.__getitem__
+    seen: list[Any] = []
+    read = Recordings.batch
     monkeypatch.setattr(
-        Recordings, "__getitem__", lambda self, key: seen.append((len(self.sets[0]), key)) or read(self, key)
+        Recordings,
+        "batch",
+        lambda self, keys: seen.extend((len(self.sets[0]), key) for key in keys) or read(self, keys),
     )
     recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=2, repeats=2, batch=12))
     Run.start(recipe, store, tmp_path / "run", "train")

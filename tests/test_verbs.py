@@ -26,8 +26,10 @@ def recordings(tmp_path, monkeypatch):
     return tmp_path / "data"
 
 
-TRAINING = {"prepare", "pretrain", "train", "evaluate", "report", "figures", "probe", "experiment", "compare", "cache"}
+TRAINING = {"prepare", "copy", "pretrain", "train", "evaluate", "report", "figures", "probe", "experiment"}
+TRAINING |= {"compare", "export", "cache"}
 READING = {"info", "convert", "cut", "view", "live", "predict", "import", "benchmark"}
+SHARING = {"push"}  # in test_hub
 
 
 class Walk:
@@ -42,7 +44,7 @@ class Walk:
 
 
 def test_every_verb_is_in_one_of_these_walks():
-    assert TRAINING | READING | {"demo"} == set(VERBS)
+    assert TRAINING | READING | SHARING | {"demo"} == set(VERBS)
 
 
 @pytest.mark.slow
@@ -63,10 +65,14 @@ def test_from_recordings_to_a_table(recordings, tmp_path):
     said = verb("train", "folder", "--data", "data", "--out", "run", "--init", "pretrained", "--workers", "1", *SMALL)
     assert "README.txt" in said.err, "what was skipped is said"
     assert json.loads(verb("evaluate", "run", "--json").out)["recordings"] == 8, "other sensors too"
+    assert verb("evaluate", "run", "run/model", "--data", "store", "--repeats", "1").out.count("run") >= 3, "a table"
+    made = json.loads(verb("export", "run", "--json").out)
+    assert (made["path"], made["recordings"], made["made_up"]) == ("run.onnx", 8, False)
     verb("report", "run", "--repeats", "1")
     assert "Watch it read" in (tmp_path / "run/report.html").read_text("utf-8")
     assert "cosine similarity" in verb("figures", "run", "--recordings", "1").out
-    verb("probe", "run", "--data", "store", "--layers", "0,1", "--events", "32", "--repeats", "2")
+    assert json.loads(verb("copy", "store", "shards", "--json").out)["recordings"] > 30
+    verb("probe", "run", "--data", "shards", "--layers", "1", "--events", "32", "--repeats", "2")
     table = ("--recipe", "run/recipe.yaml", "--data", "store", "--out", "tables", "--seeds", "1", "--workers", "1")
     assert "not shared" in verb("experiment", "sharing", *table, "--epochs", "1").out
     networks = ("--networks", "event2vec,voxel_grid", "--epochs", "1", "--workers", "1")
@@ -92,7 +98,7 @@ def test_from_files_to_answers(recordings, tmp_path):
     assert sum(row["name"] == row["file"].split("/")[-2] for row in answers) > 30
     torch.save(their_weights(load_recipe("dvs_gesture").model), tmp_path / "theirs.ckpt")
     verb("import", "theirs.ckpt", "--recipe", "dvs_gesture", "--out", "imported")
-    verb("benchmark", "data")
+    assert "answers over time" in verb("benchmark", "streaming", "--minutes", "0.01").out
     assert verb.ran == READING
 
 

@@ -33,6 +33,7 @@ class Baseline:
 
     section: type[NetworkConfig]
     network: str  # module:class
+    masked: str = ""  # the same of its network for pre-training, if it has one
 
 
 NETWORKS = {
@@ -42,7 +43,9 @@ NETWORKS = {
     "sparse_gru": Baseline(SparseGruConfig, "event2vec.baselines.sparse_gru:SparseGru"),
     "ma_snn": Baseline(MaSnnConfig, "event2vec.baselines.ma_snn:MaSnn"),
     "farse_cnn": Baseline(FarseCnnConfig, "event2vec.baselines.farse_cnn:FarseCnn"),
-    "event_mae": Baseline(EventMaeConfig, "event2vec.baselines.event_mae:EventMae"),
+    "event_mae": Baseline(
+        EventMaeConfig, "event2vec.baselines.event_mae:EventMae", "event2vec.baselines.event_mae:MaskedEventMae"
+    ),
     "max_former": Baseline(MaxFormerConfig, "event2vec.baselines.max_former:MaxFormer"),
     "rg_cnn": Baseline(RgCnnConfig, "event2vec.baselines.rg_cnn:RgCnn"),
     "efv": Baseline(EfvConfig, "event2vec.baselines.efv:Efv"),
@@ -59,5 +62,17 @@ def section_of(content: Any) -> type[NetworkConfig]:
 
 def network_class(name: str) -> Any:
     """The class of a compared system's network, loaded when it is asked for."""
-    module, _, network = NETWORKS[name].network.partition(":")
+    return _load(NETWORKS[name].network)
+
+
+def masked_class(name: str) -> Any:
+    """The same of its network for pre-training."""
+    if not NETWORKS[name].masked:
+        known = ", ".join(["event2vec", *(other for other, baseline in NETWORKS.items() if baseline.masked)])
+        raise ValueError(f"model.network must be one of {known} for pre-training, got {name}")
+    return _load(NETWORKS[name].masked)
+
+
+def _load(place: str) -> Any:
+    module, _, network = place.partition(":")
     return getattr(import_module(module), network)

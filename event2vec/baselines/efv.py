@@ -19,12 +19,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import EfvConfig
-from event2vec.baselines.frames import make_frames, stretches_of_time
 from event2vec.baselines.layers import BatchNorm, PointNorm, residual_stages
 from event2vec.baselines.transformer import Block
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import make_frames, stretches_of_time
 
 HELD = 8  # polarities that a voxel keeps
 RADIUS = 3.0  # voxels within which they are neighbours
@@ -33,7 +33,7 @@ WIDENING = 4
 
 
 class Efv(Classifier):
-    """Image tokens, a vector of the graph, and bottleneck tokens that see first the ones and then the other."""
+    """Image tokens, a vector of the graph, and bottleneck tokens that attend to the images, then to the graph."""
 
     def __init__(self, config: EfvConfig, class_names: tuple[str, ...], sampling: Sampling) -> None:
         super().__init__(config, class_names, sampling)
@@ -60,7 +60,7 @@ class Efv(Classifier):
         for block in alone:
             tokens = block(tokens)
         count = tokens.shape[1]
-        both = with_images(torch.cat([tokens, self.bottleneck.expand(len(batch), -1, -1)], dim=1))
+        both = with_images(torch.cat([tokens, self.bottleneck.expand(batch.x.shape[0], -1, -1)], dim=1))
         seen = with_graph(torch.cat([both[:, count:], self._graph(batch)[:, None]], dim=1))[:, :-1]
         return self.head(torch.cat([both[:, :count].mean(dim=1), seen.mean(dim=1)], dim=-1))
 
@@ -76,28 +76,28 @@ class Efv(Classifier):
     def _voxels(
         self, batch: EventBatch
     ) -> tuple[Float[Tensor, "batch voxels held"], Float[Tensor, "batch voxels 3"], Bool[Tensor, "batch voxels"]]:
-        """The voxels with most events: the polarities of their first events, where they are, and whether they are."""
+        """The voxels with most events: the polarities of their first events, where they are, and which are real."""
         cells, moments = self.settings.cells, self.settings.moments
         x = (batch.x * cells / batch.sensor.width).long().clamp(max=cells - 1)
         y = (batch.y * cells / batch.sensor.height).long().clamp(max=cells - 1)
         number = (stretches_of_time(batch, moments) * cells + y) * cells + x
         whole = cells * cells * moments
-        row = torch.arange(len(batch), device=x.device)[:, None]
+        row = torch.arange(batch.x.shape[0], device=x.device)[:, None]
         key = (row * whole + number)[batch.valid]
         order = key.argsort(stable=True)  # events are in the order of time
         key, polarity = key[order], (2 * batch.p[batch.valid].float() - 1)[order]
-        count = torch.bincount(key, minlength=len(batch) * whole)
+        count = torch.bincount(key, minlength=batch.x.shape[0] * whole)
         rank = torch.arange(len(key), device=key.device) - (count.cumsum(0) - count)[key]
         early = rank < HELD
         held = polarity.new_zeros(len(count), HELD).index_put((key[early], rank[early]), polarity[early])
-        most, place = count.view(len(batch), whole).topk(min(self.settings.voxels, whole), dim=1)
-        features = held.view(len(batch), whole, HELD)[row, place].to(self.position.dtype)
+        most, place = count.view(batch.x.shape[0], whole).topk(min(self.settings.voxels, whole), dim=1)
+        features = held.view(batch.x.shape[0], whole, HELD)[row, place].to(self.position.dtype)
         points = torch.stack([place % cells, place // cells % cells, place // cells**2], dim=-1).float()
         return features, points, most > 0
 
 
 class Images(nn.Module):
-    """Tokens of event images: convolutions, and a patch of what they give for each token."""
+    """Tokens of event images: convolutions, then a token for each patch of their output."""
 
     def __init__(self, layout: str, dim: int) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Images(nn.Module):
 
 
 class Voxels:
-    """Where voxels are seen from each other, and which are neighbours. Few enough for matrices of all pairs."""
+    """Positions of voxels relative to each other, and which are neighbours: few enough for matrices of all pairs."""
 
     def __init__(self, valid: Bool[Tensor, "batch voxels"], points: Float[Tensor, "batch voxels 3"]) -> None:
         self.valid = valid
@@ -142,7 +142,7 @@ class Voxels:
     def apply(
         self, change: Callable[[Tensor], Tensor], features: Float[Tensor, "batch voxels features"]
     ) -> Float[Tensor, "batch voxels features"]:
-        """A change of voxels that are there, so that others do not count in norms."""
+        """Apply a layer to real voxels alone, so that padding does not count in norms."""
         changed = torch.zeros_like(features)
         changed[self.valid] = change(features[self.valid])
         return changed

@@ -25,7 +25,8 @@ from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.embedding import every_pixel, normalised_coordinates, pixel_rows
+from event2vec.model.coordinates import normalised_coordinates
+from event2vec.model.embedding import every_pixel, pixel_rows
 from event2vec.sensor import Sensor
 
 WIDTHS = (64, 64, 64, 128)  # of the network on single events, before its features

@@ -19,12 +19,12 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from event2vec.baselines.config import FarseCnnConfig
-from event2vec.baselines.frames import stretches_of_time
 from event2vec.baselines.layers import PointNorm
 from event2vec.baselines.points import positions
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import stretches_of_time
 
 SLOW = 100_000  # microseconds after which the time since a pixel's last event counts as 1
 
@@ -141,7 +141,7 @@ class SharedLstm(nn.Module):
     ) -> Float[Tensor, "entries units"]:
         """The output after each entry; entries of a site follow each other.
 
-        Sites of about the same number of entries are padded to sequences of one length: packed sequences learn slower.
+        Sites with about as many entries are padded to sequences of one length: packed sequences train more slowly.
         """
         _, sequence, count = site.unique_consecutive(return_inverse=True, return_counts=True)
         rank, _ = _rank(site)

@@ -2,8 +2,8 @@
 
 Events become frames of counts by polarity and stretch of time, made on the fly from the same augmented events that
 Event2Vec reads. Each stage is two convolutions of 3 x 3 with batch norm and ReLU, then 2 x 2 max pooling; the mean
-over pixels goes to a linear layer. With `recurrent`, each frame passes the stages alone, and a GRU reads what they
-give.
+over pixels goes to a linear layer. With `recurrent`, each frame goes through the stages on its own, and a GRU
+reads their outputs.
 """
 
 from itertools import pairwise
@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import FrameCnnConfig
-from event2vec.baselines.frames import make_frames
 from event2vec.baselines.layers import BatchNorm, drop
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import make_frames
 
 
 class FrameCnn(Classifier):
@@ -40,7 +40,7 @@ class FrameCnn(Classifier):
         if self.gru is None:
             features = self._see(frames.flatten(1, 2))
         else:
-            moments = self._see(frames.flatten(0, 1)).unflatten(0, (len(batch), -1))
+            moments = self._see(frames.flatten(0, 1)).unflatten(0, (batch.x.shape[0], -1))
             features = self.gru(moments)[0].mean(dim=1)
         return self.head(drop(features, self.settings.dropout, generator))
 

@@ -14,12 +14,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import MaSnnConfig
-from event2vec.baselines.frames import make_frames
 from event2vec.baselines.layers import BatchNorm, PointNorm
 from event2vec.baselines.spiking import ClippedNeurons
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import make_frames
 
 RATE = 10.0  # logits of a neuron that fires in every step: rates alone would leave all classes nearly equal
 

@@ -17,12 +17,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import MaxFormerConfig
-from event2vec.baselines.frames import count_events, resize, stretches_of_events
 from event2vec.baselines.layers import BatchNorm
 from event2vec.baselines.spiking import LeakyNeurons
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import count_events, resize, stretches_of_events
 
 Maps = Float[Tensor, "time batch _ _ _"]  # channels, height, width
 

@@ -15,11 +15,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import MstpConfig
-from event2vec.baselines.frames import voxel_grid
 from event2vec.baselines.layers import BatchNorm, VolumeNorm, drop, residual_stages
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import voxel_grid
 
 STAGES = 4
 FAST = 4  # times fewer channels in the fast branch

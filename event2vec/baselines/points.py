@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from event2vec.baselines.frames import elapsed
 from event2vec.events import EventBatch
+from event2vec.model.frames import elapsed
 
 PADDING = 1e9  # squared distance to what is no event
 
@@ -49,7 +49,7 @@ def farthest(
     points: Float[Tensor, "batch length axes"], allowed: Bool[Tensor, "batch length"], count: int
 ) -> Int64[Tensor, "batch count"]:
     """Places of points that lie far from each other: the first allowed one, then always the one farthest from all."""
-    rows = torch.arange(len(points), device=points.device)
+    rows = torch.arange(points.shape[0], device=points.device)
     place = allowed.byte().argmax(dim=1)
     closest = torch.where(allowed, torch.inf, -1.0).to(points.dtype)
     chosen = []

@@ -15,12 +15,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import SpikGruConfig
-from event2vec.baselines.frames import make_frames
 from event2vec.baselines.layers import BatchNorm, VolumeNorm, drop
 from event2vec.baselines.spiking import AdaptiveNeurons, BumpSpike, fire
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import make_frames
 
 STAGES = 4
 Maps = Float[Tensor, "time batch _ _ _"]  # channels, height, width

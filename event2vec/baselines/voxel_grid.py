@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import VoxelGridConfig
-from event2vec.baselines.frames import elapsed, voxel_grid
 from event2vec.baselines.layers import BatchNorm, residual_stages
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.frames import elapsed, voxel_grid
 
 BLOCKS = {"small": [1, 1, 1], "resnet34": [3, 4, 6, 3]}  # in each stage
 

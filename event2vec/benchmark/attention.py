@@ -75,7 +75,7 @@ def measure_attention(compute: Compute = CPU, network: Path | None = None) -> li
 
 
 def _is_compiled(compute: Compute) -> bool:
-    return compute.device.type == "cpu" and compute.precision != "bf16-mixed" and compiled_attention.is_installed()
+    return compute.device.type == "cpu" and compute.precision != "bf16-mixed" and compiled_attention.INSTALLED
 
 
 def _measure(shape: tuple[int, ...], gradients: bool, compute: Compute) -> Measurement:

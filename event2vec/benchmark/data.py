@@ -23,18 +23,15 @@ def measure_data() -> list[Measurement]:
     with tempfile.TemporaryDirectory() as folder:
         store, files = _write(Path(folder))
 
-        def from_store() -> EventBatch:
-            return EventBatch.pad([store.sample(index, LENGTH, _generator(index))[0] for index in range(RECORDINGS)])
-
         def from_npz() -> EventBatch:
             return EventBatch.pad(
                 [sample_uniform(_load(file), LENGTH, _generator(index)) for index, file in enumerate(files)]
             )
 
-        one, other = from_store(), from_npz()
+        one, other = draw_batch(store), from_npz()
         assert torch.equal(one.x, other.x), "both sides must draw the same events"
         assert torch.equal(one.t, other.t), "both sides must draw the same events"
-        seconds = best_seconds({"store": from_store, "npz": from_npz}, ROUNDS)
+        seconds = best_seconds({"store": lambda: draw_batch(store), "npz": from_npz}, ROUNDS)
     return [
         Measurement(
             case={"batch": f"{RECORDINGS} x {LENGTH} of {EVENTS:,} events"},
@@ -43,6 +40,10 @@ def measure_data() -> list[Measurement]:
             targets={"target": 10},
         )
     ]
+
+
+def draw_batch(store: EventStore) -> EventBatch:
+    return EventBatch.pad([store.sample(index, LENGTH, _generator(index))[0] for index in range(RECORDINGS)])
 
 
 def _generator(index: int) -> torch.Generator:
@@ -62,8 +63,12 @@ def _write(folder: Path) -> tuple[EventStore, list[Path]]:
         events = _recording(index)
         x, y = events.x.numpy().astype(np.uint16), events.y.numpy().astype(np.uint16)
         np.savez_compressed(file, x=x, y=y, t=events.t.numpy(), p=events.p.numpy())
+    return write_store(folder / "store"), files
+
+
+def write_store(folder: Path) -> EventStore:
     recordings = ((_recording(index), 0) for index in range(RECORDINGS))
-    return EventStore.create(folder / "store", recordings, sensor=SENSOR, classes=["only"]), files
+    return EventStore.create(folder, recordings, sensor=SENSOR, classes=["only"])
 
 
 def _load(file: Path) -> Events:

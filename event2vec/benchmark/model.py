@@ -19,6 +19,7 @@ from event2vec.events import EventBatch, Events
 from event2vec.io import read_recording
 from event2vec.model.classifier import build_model, count_parameters
 from event2vec.model.config import ModelConfig
+from event2vec.model.neighbourhood import counts_around
 from event2vec.sensor import Sensor
 from event2vec.training.recipe import load_recipe
 
@@ -26,7 +27,7 @@ PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
     recipe.name: (cast(ModelConfig, recipe.model), recipe.sampling)
     for recipe in map(load_recipe, ("dvs_gesture", "asl_dvs", "dvs_lip"))
 }
-TRAINED = "bf16-mixed"  # the number type of all three
+TRAINED = "auto"  # the number type of all three
 BATCHES = (1, 8, 32)
 SMALL = 16  # events a row of the call that loads the code before memory is measured
 RAW_EVENTS = 64_000  # of the recording whose latency is measured, if no real ones are given
@@ -93,9 +94,9 @@ def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> Me
     return Measurement({"recipe": recipe, "batch": count, "events": sampling.length}, figures, ratios)
 
 
-def count_operations(config: ModelConfig, length: int) -> float:
+def count_operations(config: ModelConfig, events: int) -> float:
     """Floating-point operations of matrix products for one recording; causal attention is half of the full product."""
-    dim, hidden, heads = config.dim, config.hidden, config.heads
+    dim, hidden, heads, length = config.dim, config.hidden, config.heads, events
     key_dim = max(heads // 2, 1) * (dim // heads)
     total = 2.0 * length * (3 * dim / 4 + dim**2 / 8 + dim**2 / 2)  # phi; depthwise convolutions have no products
     for _ in range(config.blocks):
@@ -103,7 +104,16 @@ def count_operations(config: ModelConfig, length: int) -> float:
         attention = 2 * 2 * dim * length / 2  # two directions, scores and values, half of the keys
         total += 2.0 * length * (projections + attention)
         length = -(-length // 2) if config.pooling else length
-    return total + 2.0 * dim * config.classes
+    return total + _count_neighbourhood(config, events) + 2.0 * dim * config.classes
+
+
+def count_training_operations(config: ModelConfig, length: int) -> float:
+    """Gradients of inputs and of weights take twice the products of a forward pass; the counts of events need none."""
+    return 3 * count_operations(config, length) - _count_neighbourhood(config, length)
+
+
+def _count_neighbourhood(config: ModelConfig, length: int) -> float:
+    return 2.0 * length * counts_around(config.neighbourhood) * config.dim
 
 
 def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> Measurement:

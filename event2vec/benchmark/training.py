@@ -12,7 +12,7 @@ import torch
 
 from event2vec.benchmark.measure import best_seconds
 from event2vec.benchmark.measurement import Measurement
-from event2vec.benchmark.model import count_operations, made_batch, measure_rate
+from event2vec.benchmark.model import count_training_operations, made_batch, measure_rate
 from event2vec.data.store import EventStore
 from event2vec.devices import CPU
 from event2vec.evaluation.speed import take_step
@@ -35,7 +35,7 @@ FASTER = 1.8  # times as fast as the folded form that a step should be at least
 def measure_training() -> list[Measurement]:
     """Each step of real trainings, from batch to batch; then forward and backward passes with and without C."""
     loops = [_measure_loop(name) for name in LOOPS]
-    if not compiled_attention.is_installed():
+    if not compiled_attention.INSTALLED:
         return loops
     return loops + [_compare_forms(name, batch) for name, batch in FORMS.items()]
 
@@ -47,7 +47,8 @@ def _measure_loop(name: str) -> Measurement:
     )
     rates, steps = [measure_rate(CPU)], _time_steps(recipe)
     rates.append(measure_rate(CPU))
-    operations = 3 * recipe.training.batch * count_operations(cast(ModelConfig, recipe.model), recipe.sampling.length)
+    config = cast(ModelConfig, recipe.model)
+    operations = recipe.training.batch * count_training_operations(config, recipe.sampling.length)
     limit = operations / max(rates)
     return Measurement(
         {"loop": name, "batch": recipe.training.batch, "events": recipe.sampling.length},

@@ -26,15 +26,18 @@ GROUPS = {
         "convert": "write a recording in another format, whole or in part",
         "cut": "cut a long recording into windows, one file for each",
         "prepare": "turn a data set into a store that training reads",
+        "copy": "copy a store in shards, to a folder or to s3://, gs:// and others",
         "cache": "list the stores that training prepared, and remove them",
     },
     "learn": {
         "train": "train a classifier on a data set or on your own recordings",
         "pretrain": "train without labels, by hiding events",
+        "push": "share a trained network on the Hugging Face Hub",
         "import": "convert a checkpoint published by the authors into a network folder",
     },
     "look": {
         "predict": "classify recordings, or whole folders of them",
+        "export": "write a network as a file for a device: ONNX, OpenVINO or torch",
         "live": "answer a camera, a network stream or a recording as it is played",
         "figures": "draw what a network has learnt",
         "report": "one page about a run: how good, how robust, how fast, and what it looks at",
@@ -87,6 +90,8 @@ def _run(arguments: list[str]) -> int:
     options = build_parser(verb).parse(rest)
     if hasattr(module, "check"):
         module.check(options)
+    import numpy  # noqa: F401  # torch would load it too, but swallow Ctrl-C and continue with half of it
+
     from event2vec.cpu import tune_cpu
 
     tune_cpu()

@@ -6,7 +6,8 @@
 Without PART, all parts are run, and the output ends with a summary of their ratios. Close other programs first.
 
 reading: files of each format: against eventcv alone for those that it decodes, with 10 million events for the others.
-data: drawing a training batch from a store, against compressed npz files.
+data: drawing a training batch from a store, against compressed npz files; and from shards: here, from the local cache
+of a store on a web server, and fetched from it first.
 clustering: Alg. 1 on recordings of 4,000 to 256,000 events, against scikit-learn and Faiss. Takes some minutes.
 attention: forgetting attention in both directions, compiled, folded and written out, against two stock kernels.
 model: the paper's networks, training and inference, against the time that their matrix products alone would take; then
@@ -118,8 +119,9 @@ def _measure(part: str, options: Namespace) -> "list[Measurement]":
         raise FileError(folder, "is not a folder, expected a folder with recordings")
     if part == "data":
         from event2vec.benchmark.data import measure_data
+        from event2vec.benchmark.shards import measure_shards
 
-        return measure_data()
+        return measure_data() + measure_shards()
     if part == "attention":
         from event2vec.benchmark.attention import measure_attention
 

@@ -13,18 +13,29 @@ repeated.
 
 from argparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import DATA, add_data_option, add_device_options, add_workers_option, read_numbers
+from event2vec.baselines import NETWORKS
+from event2vec.cli.options import (
+    DATA,
+    add_cluster_options,
+    add_data_option,
+    add_device_options,
+    add_workers_option,
+    check_cluster_options,
+    read_cluster,
+    read_numbers,
+)
 from event2vec.cli.parser import at_least, positive
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError
-from event2vec.model.config import network_names
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_data_option(parser, f"{DATA}; digits need none")
     parser.add_argument(
-        "--networks", metavar="A,B,...", help=f"{', '.join(network_names())}; or recipes, such as max_former_published"
+        "--networks",
+        metavar="A,B,...",
+        help=f"event2vec, {', '.join(NETWORKS)}; or recipes, such as max_former_published",
     )
     parser.add_argument(
         "--recipe",
@@ -42,11 +53,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="where runs, tables and pictures go (default: in experiments/)")
     add_device_options(parser)
     add_workers_option(parser)
+    add_cluster_options(parser, "prepare the data, and train and test networks side by side")
 
 
 def check(options: Namespace) -> None:
     from event2vec.training.recipe import load_recipe
 
+    check_cluster_options(options)
     if options.minutes is not None and options.epochs is not None:
         raise Event2VecError("--minutes and --epochs exclude each other; omit one of them")
     if options.data is None and load_recipe(options.recipe).data.dataset != "digits":
@@ -68,6 +81,7 @@ def run(options: Namespace) -> None:
         "workers": options.workers,
         "device": options.device,
         "precision": options.precision,
+        "cluster": read_cluster(options),
         "progress": ShownProgress(),
     }
     if options.figure:

@@ -1,4 +1,4 @@
-"""See it work, without data, camera or GPU, in about three minutes.
+"""See it work, without data, camera or GPU, in about two minutes.
 
 Shows handwritten digits to a simulated event camera, trains a small Transformer on the recordings, prints how many test
 recordings it recognises, and writes a page that shows what it learnt and what it looks at.

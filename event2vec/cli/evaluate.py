@@ -1,5 +1,9 @@
 """Evaluate a trained network: accuracy as mean and standard deviation over independent draws, and class by class.
 
+    event2vec evaluate runs/gestures
+    event2vec evaluate runs/gestures-folds/fold-*                  several runs, as a table
+    event2vec evaluate runs/* --data other_recordings/ --cluster auto
+
 Evaluates on the run's own test recordings. With --data: on the test part of that data, or on all of it if it is not
 split. The network is that of the epoch that was best on validation (RUN/best; give RUN/model for the last one). The
 confusion matrix and all figures are kept in RUN/evaluation.
@@ -11,17 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from event2vec.cli.options import (
     DATA,
+    RUN,
+    add_cluster_options,
     add_data_option,
     add_device_options,
     add_json_option,
     add_repeats_option,
-    add_run_argument,
     add_vote_option,
     add_workers_option,
+    check_cluster_options,
+    read_cluster,
     read_numbers,
     read_seconds,
 )
-from event2vec.cli.printing import print_evaluation, say, warn_of_far
+from event2vec.cli.parser import existing
+from event2vec.cli.printing import print_evaluation, print_table, say, warn_of_far
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError
 
@@ -33,7 +41,7 @@ SWEEPS: tuple["Kind", ...] = ("events", "resolution", "windows")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_run_argument(parser)
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=existing(RUN), help=f"{RUN}; or several")
     add_data_option(parser, f"{DATA} (default: the run's own)")
     parser.add_argument(
         "--split",
@@ -49,6 +57,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_device_options(parser)
     add_workers_option(parser)
+    add_cluster_options(parser, "evaluate several runs side by side")
     add_json_option(parser)
 
 
@@ -58,6 +67,9 @@ def check(options: Namespace) -> None:
         raise Event2VecError(f"--{kinds[0]} and --{kinds[1]} are two sweeps; run one at a time")
     for kind in kinds:
         _values(options, kind)
+    if kinds and (len(options.runs) > 1 or options.cluster):
+        raise Event2VecError(f"--{kinds[0]} is for one run at a time, here; omit the other runs and --cluster")
+    check_cluster_options(options)
 
 
 def _values(options: Namespace, kind: str) -> list[int] | list[float]:
@@ -68,7 +80,10 @@ def _values(options: Namespace, kind: str) -> list[int] | list[float]:
 def run(options: Namespace) -> None:
     from event2vec.training.run import Run
 
-    run = Run.open(options.run)
+    if len(options.runs) > 1 or options.cluster:
+        _evaluate_several(options)
+        return
+    run = Run.open(options.runs[0])
     for kind in SWEEPS:
         if getattr(options, kind):
             _sweep(run, kind, options)
@@ -79,6 +94,22 @@ def run(options: Namespace) -> None:
     if run.has_begun:
         pictures = (draw(options.split or "test", options.data) for draw in (run.confusion, run.reliability))
         say("Confusion matrix: {}; reliability diagram: {}".format(*pictures))
+
+
+def _evaluate_several(options: Namespace) -> None:
+    from event2vec.training.evaluations import evaluate_runs
+
+    cluster = read_cluster(options)
+    found = evaluate_runs(options.runs, repeats=options.repeats, vote=options.vote, cluster=cluster, **_common(options))
+    if options.json:
+        named = [{"run": run} | each.facts() for run, each in zip(options.runs, found, strict=True)]
+        print(json.dumps(named, indent=2))
+        return
+    rows = [
+        (run, each.percent(), each.interval.percent(), f"{each.recordings:,}")
+        for run, each in zip(options.runs, found, strict=True)
+    ]
+    print_table(("run", "accuracy (%)", "95 % interval", "recordings"), rows, left=("run",))
 
 
 def _common(options: Namespace) -> dict[str, Any]:

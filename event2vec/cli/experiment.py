@@ -9,13 +9,22 @@ own model settings, as in the paper; --pretrain does so with other recipes.
 """
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
-from event2vec.cli.options import DATA, RUN, add_data_option, add_device_options, add_workers_option
-from event2vec.cli.parser import at_least, existing
+from event2vec.cli.options import (
+    DATA,
+    RUN,
+    add_cluster_options,
+    add_data_option,
+    add_device_options,
+    add_workers_option,
+    check_cluster_options,
+    read_cluster,
+)
+from event2vec.cli.parser import at_least, existing_or_address
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
 from event2vec.documents import EXPERIMENTS
+from event2vec.errors import Event2VecError
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,7 +34,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--init",
         metavar="RUN",
-        type=existing(RUN),
+        type=existing_or_address(RUN),
         help="start each training from the weights of this network, except its head",
     )
     parser.add_argument("--pretrain", metavar="RECIPE", help="pre-train each row with this recipe and start from that")
@@ -36,38 +45,40 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_device_options(parser)
     add_workers_option(parser)
+    add_cluster_options(parser, "prepare the data, and train and evaluate rows and seeds side by side")
 
 
-def run(options: Namespace) -> None:
-    from event2vec.errors import Event2VecError
-    from event2vec.studies.experiment import Setting, choose_pretraining, load_experiment, run_experiment
-    from event2vec.studies.tables import NOTE, table, write_table
-    from event2vec.training.recipe import load_recipe
-
+def check(options: Namespace) -> None:
+    check_cluster_options(options)
     if options.init and options.pretrain:
         raise Event2VecError(
             "--init starts all rows from one network and --pretrain each from its own; omit one of them"
         )
-    experiment = load_experiment(options.name)
-    epochs = {} if options.epochs is None else {"training.epochs": options.epochs}
-    recipe = load_recipe(options.recipe).with_settings(epochs)
-    pretrain = None if options.init else choose_pretraining(experiment, recipe, options.pretrain)
-    folder = Path(options.out) if options.out else Path("experiments") / f"{Path(options.name).stem}-{recipe.name}"
-    init = Path(options.init) if options.init else None
-    setting = Setting(
-        data=options.data,
+
+
+def run(options: Namespace) -> None:
+    from event2vec.studies.experiment import experiment
+    from event2vec.studies.tables import NOTE
+
+    found = experiment(
+        options.name,
+        options.data,
+        recipe=options.recipe,
+        seeds=options.seeds,
+        epochs=options.epochs,
+        init=options.init,
+        pretrain=options.pretrain,
+        out=options.out,
         workers=options.workers,
-        init=init,
-        progress=ShownProgress(),
-        pretrain=pretrain.with_settings(epochs) if pretrain else None,
         device=options.device,
         precision=options.precision,
+        cluster=read_cluster(options),
+        progress=ShownProgress(),
     )
-    results = run_experiment(experiment, recipe, setting, folder, options.seeds)
-    if not results:  # the first process of those that train together has them
+    if not found.rows:  # the first process of those that train together has them
         return
-    write_table(results, recipe.data.dataset, experiment.title, folder / "table")
-    rows = table(results, recipe.data.dataset)
-    print_table(list(rows[0]), [list(row.values()) for row in rows], left=list(rows[0])[:1], title=experiment.title)
+    heads = list(found.rows[0])
+    print_table(heads, [list(row.values()) for row in found.rows], left=heads[:1], title=found.title)
     print(NOTE)
-    say(f"The table is in {folder / 'table.csv'}, {folder / 'table.md'} and {folder / 'table.json'}")
+    written = (found.folder / f"table.{kind}" for kind in ("csv", "md", "json"))
+    say("The table is in {}, {} and {}".format(*written))

@@ -8,7 +8,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import RUN, add_data_option, add_device_options, add_json_option, add_workers_option
-from event2vec.cli.parser import at_least, existing
+from event2vec.cli.parser import at_least, existing_or_address
 from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.names import printable
@@ -16,7 +16,11 @@ from event2vec.names import printable
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "runs", nargs="+", metavar="RUN", type=existing(RUN), help="a run; give several to compare their embeddings"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        type=existing_or_address(RUN),
+        help="a run; give several to compare their embeddings",
     )
     parser.add_argument("--out", metavar="FOLDER", help="where the figures go (default: figures in the first run)")
     add_data_option(parser, "where the first run's recordings are now, if they were moved")

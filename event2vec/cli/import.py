@@ -1,5 +1,8 @@
 """Convert a checkpoint published by the authors into a network folder like that of a training.
 
+    event2vec import dvs_gesture.ckpt --recipe dvs_gesture --out networks/gesture
+    event2vec import hf://fangwei123456/event2vector_checkpoints/FILE --recipe dvs_gesture --out networks/gesture
+
 The recipe provides what a checkpoint does not: the sensor, the class names, how many events the network reads. Weight
 names, class order and the use of rho follow the authors' released code.
 """
@@ -10,7 +13,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from event2vec.cli.options import add_json_option, check_free
-from event2vec.cli.parser import existing
+from event2vec.cli.parser import existing, existing_or_address
 from event2vec.cli.printing import say
 from event2vec.documents import RECIPES
 from event2vec.names import counted
@@ -26,8 +29,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "checkpoint",
         metavar="CHECKPOINT",
-        type=existing("a checkpoint"),
-        help="the authors' file, such as dvs_gesture.ckpt",
+        type=existing_or_address("a checkpoint"),
+        help="the authors' file, such as dvs_gesture.ckpt, or hf://OWNER/NAME/FILE",
     )
     parser.add_argument(
         "--recipe",

@@ -5,6 +5,7 @@
     aestream ... output stdout | event2vec live runs/gestures -
     event2vec live runs/gestures clip.aedat4 --loop          a recording, at the speed at which it was recorded
     event2vec live runs/gestures camera --serve :8765        and a page at http://127.0.0.1:8765
+    event2vec live gestures.onnx camera                      a network that 'event2vec export' wrote
 
 Standard input (-) is text, t,x,y,p in each line (--columns for another order), or 8 bytes an event as in UDP packets
 with times. UDP packets hold 32-bit words: x, polarity and y, and the time in microseconds in a second word; without
@@ -22,8 +23,14 @@ from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from event2vec.cli.options import RUN, add_confidence_option, add_json_option, add_reading_options, reading_options
-from event2vec.cli.parser import at_least, existing, file_to_write
+from event2vec.cli.options import (
+    PREDICTOR,
+    add_confidence_option,
+    add_json_option,
+    add_reading_options,
+    reading_options,
+)
+from event2vec.cli.parser import at_least, existing_or_address, file_to_write
 from event2vec.cli.printing import print_table, say
 from event2vec.errors import Event2VecError
 from event2vec.names import printable
@@ -38,7 +45,7 @@ QUIET = 1.0  # seconds between two lines with the same answer, where lines stay
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s RUN SOURCE [options]"
-    parser.add_argument("run", metavar="RUN", nargs="?", type=existing(RUN), help=RUN)
+    parser.add_argument("run", metavar="RUN", nargs="?", type=existing_or_address(PREDICTOR), help=PREDICTOR)
     parser.add_argument(
         "source", metavar="SOURCE", nargs="?", help="camera, camera:SERIAL, udp://HOST:PORT, - or a recording"
     )
@@ -82,11 +89,11 @@ def check(options: Namespace) -> None:
 def run(options: Namespace) -> int:
     if options.list:
         return _list(options.json)
-    from event2vec.model.checkpoint import load_model
+    from event2vec.runtime import open_predictor
     from event2vec.streaming import live
     from event2vec.streaming.windows import trained_window
 
-    model = load_model(options.run)
+    model = open_predictor(options.run)
     stream = live(
         model,
         options.source,

@@ -5,14 +5,17 @@ import re
 from argparse import ArgumentParser, Namespace, _ActionsContainer
 from typing import Any
 
-from event2vec.cli.parser import at_least, existing, positive, share
+from event2vec.cli.parser import at_least, existing, existing_or_address, positive, share
+from event2vec.cluster import EXPECTED, Cluster
 from event2vec.data.windows import MIN_EVENTS, Windows
 from event2vec.errors import Event2VecError, FileError
 from event2vec.names import shorten, shown
 from event2vec.sensor import Sensor
 
-DATA = "a prepared store, or the folder with the data set as downloaded"
-RUN = "a run, or a folder with a saved network"
+DATA = "a prepared store (also s3://, gs:// or https://), or the folder with the data set as downloaded"
+CLUSTER = f"on a Ray cluster whose nodes share a file system: {EXPECTED}"
+RUN = "a run, a folder with a saved network, or hf://OWNER/NAME"
+PREDICTOR = "a run, a folder with a saved network, hf://OWNER/NAME, or a file that 'event2vec export' wrote"
 
 
 def add_reading_options(parser: ArgumentParser) -> None:
@@ -80,12 +83,34 @@ def add_workers_option(parser: ArgumentParser, work: str = "prepare a data set")
     parser.add_argument("--workers", type=at_least(1), default=default, metavar="N", help=f"processes that {work}")
 
 
+def add_cluster_options(parser: ArgumentParser, work: str) -> None:
+    parser.add_argument(
+        "--cluster",
+        metavar="WHERE",
+        help=f"{work} {CLUSTER}",
+    )
+    parser.add_argument(
+        "--threads", type=at_least(1), metavar="N", help="CPU cores of each task on the cluster (default: 1)"
+    )
+
+
+def check_cluster_options(options: Namespace) -> None:
+    """Refuse an address that cannot be one before torch is loaded."""
+    if options.threads is not None and options.cluster is None:
+        raise Event2VecError("--threads is for tasks on a cluster; omit it, or add --cluster")
+    read_cluster(options)
+
+
+def read_cluster(options: Namespace) -> Cluster | None:
+    return Cluster.of(options.cluster, options.threads or 1)
+
+
 def add_data_option(parser: ArgumentParser, explanation: str) -> None:
     parser.add_argument("--data", metavar="PATH", type=existing(DATA), help=explanation)
 
 
 def add_run_argument(parser: ArgumentParser, expected: str = RUN) -> None:
-    parser.add_argument("run", metavar="RUN", type=existing(expected), help=expected)
+    parser.add_argument("run", metavar="RUN", type=existing_or_address(expected), help=expected)
 
 
 def add_repeats_option(parser: ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from event2vec.errors import Event2VecError
+from event2vec.hub import Address, is_address
 from event2vec.names import nearest, shorten, shown
 
 LONGEST = 300  # characters of what is wrong with a call
@@ -105,9 +106,20 @@ def existing(expected: str) -> Callable[[str], str]:
     """The type of an option that names an existing file or folder; checked before anything heavy is loaded."""
 
     def read(path: str) -> str:
-        if not os.path.exists(path):
+        if not os.path.exists(path) and "://" not in path:  # an address is tried when it is opened
             raise ArgumentTypeError(f"{shorten(path)} does not exist, expected {expected}")
         return path
+
+    return read
+
+
+def existing_or_address(expected: str) -> Callable[[str], str]:
+    """The same for what may also be on the Hugging Face Hub; an address is only read here, not asked for."""
+
+    def read(path: str) -> str:
+        if not is_address(path):
+            return existing(expected)(path)
+        return str(Address.parse(path))
 
     return read
 

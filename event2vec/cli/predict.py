@@ -2,6 +2,7 @@
 
     event2vec predict runs/digits clip.aedat4 another.raw
     event2vec predict runs/digits my_recordings/       all recordings below, by name
+    event2vec predict digits.onnx clip.raw             a network that 'event2vec export' wrote
     event2vec predict runs/digits clip.raw --min-confidence 0.6
     event2vec predict runs/gestures hour.raw --window 0.5 --stride 0.1 --picture hour.png
 
@@ -14,12 +15,10 @@ Long recordings are read in chunks, so that their length does not matter: all fo
 
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from event2vec.cli.options import (
+    PREDICTOR,
     add_confidence_option,
     add_json_option,
     add_reading_options,
@@ -35,18 +34,16 @@ from event2vec.cli.timelines import (
     check_timeline_options,
     wants_timeline,
 )
-from event2vec.errors import Event2VecError, FileError
 
 if TYPE_CHECKING:
-    from event2vec.events import Events
-    from event2vec.model.classifier import Classifier, Prediction
+    from event2vec.model.predictor import Predictor
 
 SHOWN = 3  # best answers in the table; JSON has all
-Row = dict[str, Any]  # what is known of a file: its name, then an answer or an error
+Row = dict[str, Any]  # the facts of a file: its name, then an answer or an error
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_run_argument(parser)
+    add_run_argument(parser, PREDICTOR)
     parser.add_argument("files", nargs="+", metavar="FILE", help="recordings in any format, or folders with recordings")
     add_vote_option(parser)
     add_confidence_option(parser)
@@ -61,94 +58,51 @@ def check(options: Namespace) -> None:
 
 
 def run(options: Namespace) -> int:
-    from event2vec.model.checkpoint import load_model
+    from event2vec.evaluation.predict import find_files, predict
+    from event2vec.runtime import open_predictor
 
-    model = load_model(options.run)
-    rows = [row for file in options.files for row in _find(Path(file))]
+    model = open_predictor(options.run)
     if wants_timeline(model, options):
-        return answer_over_time(model, rows, options)
-    _answer(model, rows, options)
+        return answer_over_time(model, find_files(options.files), options)
+    found = predict(
+        model,
+        options.files,
+        vote=options.vote,
+        min_confidence=options.min_confidence,
+        **reading_options(options),
+    )
+    rows = [answer.facts(model.class_names) for answer in found]
     good = [row for row in rows if "error" not in row]
     if options.json:
         print(json.dumps(rows, indent=2))
     elif good:
         _print_table(good)
     for row in rows:
-        if row.get("scaled_from"):
-            said = f"scaled from {row['scaled_from']} to the {model.config.sensor} that the network reads"
-            say(f"event2vec: {row['file']}: {said}")
-        if row.get("unknown"):
-            say(f"event2vec: {row['file']}: {row['unknown']}")
-        elif row.get("remarks"):
-            say(f"event2vec: {row['file']}: unlike the training recordings: {'; '.join(row['remarks'])}")
-        if "error" in row:
-            say(f"event2vec: {row['error']}")
+        _remark(row, model)
     _hint_at_windows(model, good)
     return 0 if len(good) == len(rows) else 2
 
 
-def _hint_at_windows(model: "Classifier", rows: list[Row]) -> None:
+def _remark(row: Row, model: "Predictor") -> None:
+    """What people should know of a file besides the answer."""
+    if row.get("scaled_from"):
+        said = f"scaled from {row['scaled_from']} to the {model.config.sensor} that the network reads"
+        say(f"event2vec: {row['file']}: {said}")
+    if row.get("unknown"):
+        say(f"event2vec: {row['file']}: {row['unknown']}")
+    elif row.get("remarks"):
+        say(f"event2vec: {row['file']}: unlike the training recordings: {'; '.join(row['remarks'])}")
+    if "error" in row:
+        say(f"event2vec: {row['error']}")
+
+
+def _hint_at_windows(model: "Predictor", rows: list[Row]) -> None:
     """A network that learnt short recordings has no good answer for all of a long one."""
     seen = model.trained_on
     if seen and any(
         row["duration_s"] > seen.duration[-1] and seen.remark("duration", row["duration_s"]) for row in rows
     ):
         say(f"event2vec: for answers over time on windows as in training: --window {seen.usual_duration:.2g}")
-
-
-def _find(path: Path) -> list[Row]:
-    """The file, or all recordings of a folder."""
-    from event2vec.io.folders import describe_skipped, find_recordings
-
-    if not path.is_dir():
-        return [{"file": str(path)}]
-    recordings, skipped = find_recordings(path)
-    if skipped:
-        say(f"event2vec: {describe_skipped(skipped, path)}")
-    if not recordings:
-        return [{"file": str(path), "error": f"{path}: has no recordings in it"}]
-    return [{"file": str(file)} for file in recordings]
-
-
-def _answer(model: "Classifier", rows: list[Row], options: Namespace) -> None:
-    """Add the prediction or the error to each row, in the batches of `Classifier.predict`."""
-    from event2vec.model.classifier import BATCH
-
-    network = model.for_reading(len(rows) * options.vote)  # decided once, for all batches
-    readable = _read(rows, {**reading_options(options), "usual": model.config.sensor})
-    while batch := list(islice(readable, BATCH)):
-        recordings = [events for _, events in batch]
-        answers = network.predict(recordings, vote=options.vote, min_confidence=options.min_confidence)
-        for (row, events), answer in zip(batch, answers, strict=True):
-            row |= _facts(model, answer) | {"duration_s": events.duration / 1e6}
-
-
-def _read(rows: list[Row], settings: dict[str, Any]) -> Iterator[tuple[Row, "Events"]]:
-    from event2vec.io import read_events
-
-    for row in (row for row in rows if "error" not in row):
-        try:
-            events = read_events(row["file"], **settings)
-            if len(events) == 0:
-                raise FileError(row["file"], "holds no events, so there is nothing to classify")
-            yield row, events
-        except Event2VecError as error:
-            row["error"] = str(error)
-
-
-def _facts(model: "Classifier", answer: "Prediction") -> Row:
-    """For JSON and the table, the best class first."""
-    order = answer.scores.argsort(descending=True).tolist()
-    return {
-        "label": answer.label,
-        "name": answer.name,
-        "unknown": answer.unknown,
-        "confidence": answer.confidence,
-        "remarks": list(answer.remarks),
-        "scores": {model.class_names[label]: float(answer.scores[label]) for label in order},
-        "events": answer.events,
-        "scaled_from": str(answer.scaled_from) if answer.scaled_from else None,
-    }
 
 
 def _print_table(rows: list[Row]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from event2vec.cli.options import (
+    CLUSTER,
     add_json_option,
     add_reading_options,
     add_window_options,
@@ -21,6 +22,8 @@ from event2vec.cli.options import (
 from event2vec.cli.parser import at_least, existing
 from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
+from event2vec.cluster import Cluster
+from event2vec.data.addresses import COPY_LATER, local_place
 from event2vec.data.datasets import DATASETS, SPLITS, open_dataset, open_splits
 from event2vec.data.sampling import Sampling
 from event2vec.data.windows import LABELS
@@ -46,6 +49,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--split", choices=("all", *SPLITS), default="all", help="what to prepare")
     _add_cluster_options(parser)
     add_workers_option(parser, "read")
+    parser.add_argument(
+        "--shard-mb",
+        type=at_least(1),
+        metavar="MB",
+        help="write the store in shards of about this size, such as 128, which can be copied and fetched one by one",
+    )
+    parser.add_argument("--cluster", metavar="WHERE", help=f"read {CLUSTER}")
     _add_folder_options(parser)
     parser.add_argument(
         "--orientation",
@@ -101,6 +111,8 @@ def _add_folder_options(parser: ArgumentParser) -> None:
 
 def check(options: Namespace) -> None:
     read_windows(options)
+    Cluster.of(options.cluster)
+    local_place(options.out, COPY_LATER)
     if options.data is None and options.name != "digits":
         raise Event2VecError(f"--data is required: the folder with the data set as downloaded ({options.name})")
     _options(options)
@@ -123,6 +135,8 @@ def run(options: Namespace) -> int:
             clusters=options.clusters,
             clusterings=options.clusterings,
             seeding=options.seeding,
+            cluster=options.cluster,
+            shard_mb=options.shard_mb,
         )
     except KeyboardInterrupt:
         say("event2vec: stopped. Run the same command again to continue")

@@ -9,7 +9,7 @@ draws.
 
 import json
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
 from event2vec.cli.options import (
     DATA,
@@ -28,9 +28,6 @@ from event2vec.data.datasets import DATASETS
 from event2vec.data.sampling import Sampling
 from event2vec.names import counted
 from event2vec.settings import choices_of
-
-if TYPE_CHECKING:
-    from event2vec.evaluation.probe import ProbeRow
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -58,38 +55,32 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> None:
-    from event2vec.data.cache import open_for_training
-    from event2vec.data.sampling import Sampling
     from event2vec.errors import Event2VecError
-    from event2vec.evaluation.probe import probe
-    from event2vec.model.checkpoint import load_event2vec
-    from event2vec.training.run import Run
+    from event2vec.studies.probe import probe
 
     try:
         sampling = Sampling(method=options.method, length=options.events)
     except ValueError as error:
         raise Event2VecError(str(error)) from None
-    layers = read_numbers(options.layers, "layers", least=0) if options.layers else []
-    compute = Run.open(options.run).compute(options.device, options.precision)
-    model = load_event2vec(options.run).to(compute.device)
-    progress = ShownProgress()
-    store = open_for_training(options.data, options.dataset, sampling, options.workers, progress).store
-    with compute.autocast():
-        chosen = layers or list(range(model.config.blocks + 1))
-        rows = probe(model, store, sampling, chosen, options.repeats, progress)
+    rows = probe(
+        options.run,
+        options.data,
+        options.dataset,
+        read_numbers(options.layers, "layers", least=0) if options.layers else None,
+        sampling=sampling,
+        repeats=options.repeats,
+        workers=options.workers,
+        device=options.device,
+        precision=options.precision,
+        progress=ShownProgress(),
+    )
     if options.json:
-        print(json.dumps([_facts(row) for row in rows], indent=2))
+        print(json.dumps([row.facts() for row in rows], indent=2))
         return
     print(f"{'accuracy (%), 95 % interval':28} {'trained head':>32} {'logistic regression':>32}")
     for row in rows:
         blocks = "" if row.blocks is None else f", {counted(row.blocks, 'block')}"
         trained, logistic = row.trained.percent_with_interval(), row.logistic.percent_with_interval()
         print(f"{row.features + blocks:28} {trained:>32} {logistic:>32}")
-    say(f"on {counted(store.splits.count('test'), 'test recording')} of {store.folder.name}")
-
-
-def _facts(row: "ProbeRow") -> dict[str, Any]:
-    facts: dict[str, Any] = {"features": row.features, "blocks": row.blocks}
-    for name, found in (("trained_head", row.trained), ("logistic_regression", row.logistic)):
-        facts[name] = {"accuracy": found.accuracy, "accuracy_std": found.accuracy_std, "interval": found.interval}
-    return facts
+    of = Path(options.data).name if options.data else options.dataset
+    say(f"on {counted(rows[0].trained.recordings, 'test recording')} of {of}")

@@ -4,15 +4,15 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace, _ActionsContai
 from typing import Any
 
 from event2vec.cli.options import DATA, add_workers_option
-from event2vec.cli.parser import existing
+from event2vec.cli.parser import existing, existing_or_address
 from event2vec.documents import RECIPES, parse_yaml
 from event2vec.errors import Event2VecError
 from event2vec.settings import Described, describe_settings
+from event2vec.training.config import CUTTING, GROUPING
 from event2vec.training.recipe import Recipe, load_recipe, recipes_of_networks, setting_names
 
-CUTTING = ("window", "stride", "min_events", "window_events", "labels")
-SHORT = {f"data.{name}": f"--{name.replace('_', '-')}" for name in ("group_by", *CUTTING)}  # as `prepare` has them
-NOT_YAML = ("data.group_by", "data.labels")  # in a regular expression, brackets and stars have their own meaning
+SHORT = {name: f"--{name.removeprefix('data.').replace('_', '-')}" for name in GROUPING + CUTTING}  # as in `prepare`
+NOT_YAML = GROUPING  # in a regular expression, brackets and stars have their own meaning
 
 
 def add_recipe_arguments(parser: ArgumentParser) -> None:
@@ -26,7 +26,10 @@ def add_recipe_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--data", metavar="PATH", type=existing(DATA), help=f"{DATA}, which is prepared first")
     parser.add_argument("--out", metavar="RUN", help="folder of the run (default: runs/ and a name, numbered)")
     parser.add_argument(
-        "--init", metavar="RUN", type=existing("a run"), help="start from the weights of this network, except its head"
+        "--init",
+        metavar="RUN",
+        type=existing_or_address("a run"),
+        help="start from the weights of this network, except its head; may be hf://OWNER/NAME",
     )
     parser.add_argument(
         "--resume",

@@ -17,8 +17,9 @@ from event2vec.errors import Event2VecError, FileError
 if TYPE_CHECKING:
     from event2vec.data.labels import Span
     from event2vec.data.windows import Windows
+    from event2vec.evaluation.predict import FileAnswer
     from event2vec.evaluation.timeline import Timeline
-    from event2vec.model.classifier import Classifier
+    from event2vec.model.predictor import Predictor
     from event2vec.player.clip import Thinner
 
 ASKED = ("window", "stride", "min_events", "window_events", "smooth", "smooth_over", "csv", "picture", "page", "labels")
@@ -76,34 +77,34 @@ def _asked(options: Namespace) -> list[str]:
     return [f"--{name.replace('_', '-')}" for name in ASKED if getattr(options, name) is not None]
 
 
-def wants_timeline(model: "Classifier", options: Namespace) -> bool:
+def wants_timeline(model: "Predictor", options: Namespace) -> bool:
     """Whether answers over time were asked for, or are what the network is for."""
     return not options.whole and (bool(_asked(options)) or model.windows is not None)
 
 
-def answer_over_time(model: "Classifier", rows: list[dict[str, Any]], options: Namespace) -> int:
+def answer_over_time(model: "Predictor", files: "list[FileAnswer]", options: Namespace) -> int:
     """The timeline of each recording, one after the other; 2 if one could not be answered."""
     windows, failed = _windows(model, options), 0
     found = []
-    for row in rows:
+    for file, problem in ((each.file, each.error) for each in files):
         try:
-            if "error" in row:
-                raise Event2VecError(row["error"])
-            labels = _labels(model, row["file"], options)
-            timeline, thinner = _answer(model, row["file"], windows, options)
-            found.append((row["file"], timeline))
-            _show(row["file"], timeline, labels, thinner, options)
+            if problem is not None:
+                raise Event2VecError(problem)
+            labels = _labels(model, file, options)
+            timeline, thinner = _answer(model, file, windows, options)
+            found.append((file, timeline))
+            _show(file, timeline, labels, thinner, options)
         except Event2VecError as error:
             failed += 1
-            say(f"event2vec: {error}" if row["file"] in str(error) else f"event2vec: {row['file']}: {error}")
+            say(f"event2vec: {error}" if file in str(error) else f"event2vec: {file}: {error}")
             if options.json:
-                print(json.dumps({"file": row["file"], "error": str(error)}))
+                print(json.dumps({"file": file, "error": str(error)}))
     if options.csv and found:
         _write_csv(Path(options.csv), found)
     return 2 if failed else 0
 
 
-def _windows(model: "Classifier", options: Namespace) -> "Windows | None":
+def _windows(model: "Predictor", options: Namespace) -> "Windows | None":
     """As asked for; what was not asked for is as in the training."""
     if options.window or options.window_events or model.windows is None:
         return read_windows(options)
@@ -114,16 +115,14 @@ def _windows(model: "Classifier", options: Namespace) -> "Windows | None":
         raise Event2VecError(f"windows: {error}") from None
 
 
-def _answer(
-    model: "Classifier", file: str, windows: "Windows | None", options: Namespace
-) -> "tuple[Timeline, Thinner]":
+def _answer(model: "Predictor", file: str, windows: "Windows | None", options: Namespace) -> "tuple[Timeline, Thinner]":
     from event2vec.evaluation.timeline import timeline
-    from event2vec.io.chunks import read_chunks
+    from event2vec.io.chunks import decode_chunks
     from event2vec.player import MOST
     from event2vec.player.clip import Thinner
 
     thinner = Thinner(MOST)
-    chunks = read_chunks(file, usual=model.config.sensor, **reading_options(options))
+    chunks = decode_chunks(file, usual=model.config.sensor, **reading_options(options))
     found = timeline(
         model,
         thinner.watch(chunks) if options.page else chunks,
@@ -142,7 +141,7 @@ class _Labels(NamedTuple):
     clock: int  # what the camera's clock showed at the first event
 
 
-def _labels(model: "Classifier", file: str, options: Namespace) -> _Labels:
+def _labels(model: "Predictor", file: str, options: Namespace) -> _Labels:
     """Read first: a slip in a table must not cost the time of all answers."""
     from event2vec.data.labels import labels_of
     from event2vec.evaluation.timeline_score import match_labels

@@ -12,6 +12,7 @@ command trains on several GPUs (--trainer.devices) and, under torchrun or SLURM,
 
 from argparse import ArgumentParser, Namespace
 
+from event2vec.cli.options import add_cluster_options, check_cluster_options, read_cluster
 from event2vec.cli.parser import at_least
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
@@ -28,10 +29,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="cross-validation: train N networks, each tested on one of N parts of the recordings. Each is a run in a "
         "sub-folder, and the same command continues after a stop",
     )
+    add_cluster_options(parser, "with --folds: prepare the data and train folds side by side")
 
 
 def check(options: Namespace) -> None:
     check_recipe_options(options)
+    check_cluster_options(options)
+    if options.cluster is not None and options.folds is None:
+        raise Event2VecError("--cluster trains folds side by side: add --folds. One training spans nodes by torchrun")
     if options.folds is not None and options.resume is not None:
         raise Event2VecError("--folds resumes by itself: repeat the command that was stopped, without --resume")
 
@@ -51,8 +56,10 @@ def _cross_validate(options: Namespace) -> None:
     from event2vec.training.folds import SUMMARY, TABLE, cross_validate
 
     places = (options.recipe, options.data, options.out, options.init)
-    workers, progress = options.workers, ShownProgress()
-    found = cross_validate(*places, folds=options.folds, workers=workers, progress=progress, **overrides(options))
+    workers, cluster, progress = options.workers, read_cluster(options), ShownProgress()
+    found = cross_validate(
+        *places, folds=options.folds, workers=workers, cluster=cluster, progress=progress, **overrides(options)
+    )
     if not is_first_rank():
         return
     rows = [

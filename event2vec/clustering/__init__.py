@@ -7,29 +7,31 @@ Each polarity is clustered separately: seed with centres drawn in batches by squ
     plain       Alg. 1 to the letter: as many seeds as clusters. Ends 4 to 30 % above scikit-learn's inertia.
     iteration   assign each event to its nearest centre, then move each centre to the mean of its events
 
-Two engines implement these phases: `CompiledCloud` on a CPU, `TorchCloud` on an accelerator.
+Two engines implement these phases: `CompiledCloud` on a CPU, without torch, and `TorchCloud` on an accelerator.
 """
 
 import operator
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from os import cpu_count
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
+import numpy as np
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
 
 from event2vec.clustering.compiled_engine import CompiledCloud, library
 from event2vec.clustering.engine import Cloud
-from event2vec.clustering.torch_engine import TorchCloud
-from event2vec.events import Events
+from event2vec.errors import Event2VecError
+from event2vec.events import Events, as_array
+from event2vec.mersenne import Generator, Mersenne, draw_seed
 
 Seeding = Literal["pruned", "plain"]
+Result = tuple[NDArray[Any], NDArray[Any]]  # centres and counts of one polarity
 VERSION = 2  # raise it if a change gives different clusters for the same recording
 SEED = 0  # without a generator, the same recording always gives the same clusters
 SPARE = 32  # seeds drawn in addition to two per cluster
@@ -45,7 +47,7 @@ def cluster_events(
     batch: int = 64,
     iterations: int = 20,
     tolerance: float = 1e-4,
-    generator: torch.Generator | None = None,
+    generator: Generator | None = None,
     seeding: Seeding = "pruned",
 ) -> Events:
     """Represent a recording by at most `clusters` events (Alg. 1); `rho` counts the raw events behind each of them.
@@ -61,7 +63,7 @@ def cluster_events(
     the bit; an installation without the compiled code gives different ones.
     """
     _check_settings(clusters, batch, iterations, tolerance, seeding)
-    settings = Settings(batch, iterations, tolerance, generator or torch.Generator().manual_seed(SEED), seeding)
+    settings = Settings(batch, iterations, tolerance, generator or Mersenne(SEED), seeding)
     return _cluster_recording(events, clusters, settings, side_by_side=True)
 
 
@@ -73,7 +75,7 @@ class BatchedKMeans:
     seeding: Seeding = "pruned"
 
     def __call__(self, events: Events, clusters: int, seed: int = SEED) -> Events:
-        generator = torch.Generator().manual_seed(seed)
+        generator = Mersenne(seed)
         return cluster_events(events, clusters, iterations=self.iterations, generator=generator, seeding=self.seeding)
 
     def __str__(self) -> str:
@@ -100,7 +102,7 @@ def cluster_batch(
     _check_settings(clusters, batch, iterations, tolerance, seeding)
 
     def work(events: Events) -> Events:
-        settings = Settings(batch, iterations, tolerance, torch.Generator().manual_seed(SEED), seeding)
+        settings = Settings(batch, iterations, tolerance, Mersenne(SEED), seeding)
         return _cluster_recording(events, clusters, settings, side_by_side=False)
 
     if os.getpid() != OWNER:
@@ -125,16 +127,20 @@ def share_clusters(falling: int, rising: int, clusters: int) -> tuple[int, int]:
 
 
 def choose_engine(events: Events) -> type[Cloud]:
-    if events.t.device.type != "cpu":
-        return TorchCloud
-    if library() is None:
+    on_cpu = isinstance(events.t, np.ndarray) or events.t.device.type == "cpu"
+    if on_cpu and library() is not None:
+        return CompiledCloud
+    try:
+        from event2vec.clustering.torch_engine import TorchCloud
+    except ImportError:
+        raise Event2VecError("clustering needs event2vec's compiled part, or torch, and neither is installed") from None
+    if on_cpu:
         warnings.warn(
             "event2vec was installed without its compiled part, so clustering takes many times as long; install a C "
             "compiler and Python's headers (on Debian: gcc and python3-dev), then reinstall event2vec",
             stacklevel=4,
         )
-        return TorchCloud
-    return CompiledCloud
+    return TorchCloud
 
 
 def _check_settings(clusters: int, batch: int, iterations: int, tolerance: float, seeding: str) -> None:
@@ -147,27 +153,36 @@ def _check_settings(clusters: int, batch: int, iterations: int, tolerance: float
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def to_unit_cube(events: Events, cube: Events | None = None) -> Float[Tensor, "n 3"]:
+def to_unit_cube(events: Events, cube: Events | None = None) -> Float[Any, "n 3"]:
     """x, y and t scaled to [0, 1] (Alg. 1, lines 2 and 3); a side of one pixel and an instant stay at 0.
 
     For cluster centres, `cube` is the recording that they represent.
     """
     whole = events if cube is None else cube
+    sides = max(events.sensor.width - 1, 1), max(events.sensor.height - 1, 1), max(whole.duration, 1)
+    columns = events.x, events.y, events.t - whole.t[:1]
+    if isinstance(events.t, np.ndarray):
+        return np.stack([column.astype(np.float64) / side for column, side in zip(columns, sides, strict=True)], axis=1)
+    import torch
+
     dtype = torch.float32 if events.t.device.type == "mps" else torch.float64  # MPS has no float64
-    width, height = max(events.sensor.width - 1, 1), max(events.sensor.height - 1, 1)
-    t = (events.t - whole.t[:1]).to(dtype) / max(whole.duration, 1)
-    return torch.stack([events.x.to(dtype) / width, events.y.to(dtype) / height, t], dim=1)
+    return torch.stack([column.to(dtype) / side for column, side in zip(columns, sides, strict=True)], dim=1)
 
 
-def from_unit_cube(events: Events, centres: Tensor, counts: Tensor, polarity: Tensor) -> Events:
+def from_unit_cube(
+    events: Events,
+    centres: Float[NDArray[Any], "k 3"],
+    counts: NDArray[Any],
+    polarity: Bool[NDArray[Any], " k"],
+) -> Events:
     """Centres in pixels and microseconds, in time order; empty ones are dropped."""
     kept = counts > 0
-    centres, counts, polarity = centres[kept].clamp(0, 1), counts[kept], polarity[kept]
-    t = events.t[0] + (centres[:, 2].cpu().double() * events.duration).round().long().to(events.t.device)
-    order = torch.argsort(t, stable=True)
+    centres, counts, polarity = centres[kept].clip(0, 1), counts[kept], polarity[kept]
+    t = int(events.t[0]) + (centres[:, 2].astype(np.float64) * events.duration).round().astype(np.int64)
+    order = np.argsort(t, kind="stable")
     x, y = centres[:, 0] * (events.sensor.width - 1), centres[:, 1] * (events.sensor.height - 1)
-    columns = (x.float()[order], y.float()[order], t[order], polarity[order], counts.float()[order])
-    return Events(*columns, events.sensor)
+    x, y, rho = (column.astype(np.float32)[order] for column in (x, y, counts))
+    return Events(x, y, t[order], polarity[order], rho, events.sensor).like(events)
 
 
 @dataclass(frozen=True)
@@ -177,56 +192,73 @@ class Settings:
     batch: int
     iterations: int
     tolerance: float
-    generator: torch.Generator
+    generator: Generator
     seeding: Seeding = "pruned"
 
     def branch(self) -> "Settings":
         """The same with a generator of its own, for work in parallel."""
-        seed = int(torch.randint(2**62, (), generator=self.generator, device=self.generator.device))
-        return replace(self, generator=torch.Generator(self.generator.device).manual_seed(seed))
+        seed = draw_seed(self.generator)
+        if isinstance(self.generator, Mersenne):
+            return replace(self, generator=Mersenne(seed))
+        return replace(self, generator=type(self.generator)(self.generator.device).manual_seed(seed))
 
 
 def cluster_with(
     engine: type[Cloud], events: Events, clusters: int, settings: Settings, side_by_side: bool = True
 ) -> Events:
     """`cluster_events` with a given engine, for comparisons."""
-    rising = int(events.p.sum())
-    points = to_unit_cube(events)
-    weights = events.rho.to(points.dtype)
+    compiled = engine is CompiledCloud
+    if not compiled and isinstance(settings.generator, Mersenne):
+        settings = replace(settings, generator=settings.generator.torch())
+    read = events.arrays() if compiled else events.torch()
+    points = to_unit_cube(read)
+    weights = read.rho.astype(np.float64) if compiled else read.rho.to(points.dtype)
     _check_numbers(points, weights)
 
-    def run(polarity: int, share: int, settings: Settings) -> tuple[Tensor, Tensor, Tensor]:
-        mine = events.p == bool(polarity)
+    def run(polarity: bool, share: int, settings: Settings) -> Result:
+        mine = read.p == polarity
+        cloud = engine(points[mine], weights[mine])
         cluster = cluster_plain if settings.seeding == "plain" else cluster_pruned
-        centres, counts = cluster(engine(points[mine], weights[mine]), share, settings)
-        return centres, counts, torch.full_like(counts, polarity, dtype=torch.bool)
+        centres, counts = map(as_array, cluster(cloud, share, settings))
+        return centres, counts
 
+    rising = int(read.p.sum())
     shares = share_clusters(len(events) - rising, rising, clusters)
-    jobs = [(polarity, share, settings.branch()) for polarity, share in enumerate(shares) if share]
-    threads = side_by_side and engine is CompiledCloud and os.getpid() == OWNER
-    results = (_threads().map if threads else map)(run, *zip(*jobs, strict=True))
-    centres, counts, polarities = (torch.cat(column) for column in zip(*results, strict=True))
-    return from_unit_cube(events, centres, counts, polarities)
+    polarities = [polarity for polarity in (False, True) if shares[polarity]]
+    jobs = [partial(run, polarity, shares[polarity], settings.branch()) for polarity in polarities]
+    results = _run_side_by_side(jobs) if side_by_side and compiled else [job() for job in jobs]
+    centres, counts = (np.concatenate(column) for column in zip(*results, strict=True))
+    return from_unit_cube(events, centres, counts, np.repeat(polarities, [len(counts) for _, counts in results]))
 
 
-def _check_numbers(points: Tensor, weights: Tensor) -> None:
+def _run_side_by_side(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
+    """The last job on this thread, which would only wait for others, and the rest on threads of their own."""
+    *others, last = jobs
+    if os.getpid() != OWNER:
+        return [job() for job in jobs]
+    started = [_threads().submit(job) for job in others]
+    result = last()
+    return [*(each.result() for each in started), result]
+
+
+def _check_numbers(points: Float[Any, "n 3"], weights: Float[Any, " n"]) -> None:
     """Check what `Events.from_arrays` guarantees: compiled code relies on it, and events can be built without it."""
-    low, high = torch.aminmax(points)
-    least, most = torch.aminmax(weights)
-    if not (low >= 0 and high <= 1 and least > 0 and most < torch.inf):  # NaN fails all of these
+    low, high = float(points.min()), float(points.max())
+    least, most = float(weights.min()), float(weights.max())
+    if not (low >= 0 and high <= 1 and least > 0 and most < float("inf")):  # NaN fails all of these
         raise ValueError(
             "events must be on the sensor, in time order and with a finite rho above 0, got "
-            f"x, y, t from {float(low):.3g} to {float(high):.3g} of their range and rho from {least} to {most}"
+            f"x, y, t from {low:.3g} to {high:.3g} of their range and rho from {least} to {most}"
         )
 
 
-def cluster_plain(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
+def cluster_plain(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[Any, "k 3"], Float[Any, " k"]]:
     """Alg. 1 for one polarity, to the letter: centres and their counts."""
     centres = cloud.seed(share, settings.batch, settings.generator)
     return cloud.iterate(centres, settings.iterations, settings.tolerance)
 
 
-def cluster_pruned(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
+def cluster_pruned(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[Any, "k 3"], Float[Any, " k"]]:
     """Alg. 1 for one polarity, keeping the best of spare seeds: centres and their counts.
 
     If clusters hold many events, all but the last iterations treat groups of neighbours as single weighted points.

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from event2vec.clustering import SEED, BatchedKMeans, Seeding, from_unit_cube, share_clusters, to_unit_cube
@@ -46,14 +45,13 @@ def cluster_faiss(events: Events, clusters: int, iterations: int, seed: int = 0)
 def _cluster(events: Events, clusters: int, fit: Callable[[Points, int], Labelled]) -> Events:
     if len(events) <= clusters:
         return events
-    points, rising = to_unit_cube(events).numpy(), events.p.numpy()
+    points, rising = to_unit_cube(events.arrays()), events.arrays().p
     results = []
     for polarity, share in enumerate(share_clusters(int((~rising).sum()), int(rising.sum()), clusters)):
         if share:
             centres, labels = fit(points[rising == bool(polarity)], share)
             results.append((centres, np.bincount(labels, minlength=share), np.full(share, bool(polarity))))
-    columns = (torch.from_numpy(np.concatenate(column)) for column in zip(*results, strict=True))
-    return from_unit_cube(events, *columns)
+    return from_unit_cube(events, *(np.concatenate(column) for column in zip(*results, strict=True)))
 
 
 ALTERNATIVES = {"scikit-learn": cluster_sklearn, "faiss": cluster_faiss}

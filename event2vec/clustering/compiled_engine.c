@@ -329,13 +329,12 @@ EXPORT int64_t seed(const double *point_values, const double *weights, int64_t m
     return done;
 }
 
-/* What pruning needs: the two nearest centres of each point and of each centre, the cost of losing a centre, its rank by
-   cost; and room for the points whose two nearest are searched for again. */
+/* What pruning needs: the two nearest centres of each point and of each centre, the cost of losing a centre and the
+   cheapest to lose; and room for the points whose two nearest are searched for again. */
 typedef struct {
     Pair *pairs, *neighbours;
-    Item *costs;
-    int32_t *rank; /* -1: the centre is dropped */
-    int32_t *moved;
+    Item *costs, *cheapest;
+    int32_t *moved; /* where a centre is now; -1: it is dropped */
     double *again;
     int64_t *places;
     Pair *found;
@@ -343,52 +342,54 @@ typedef struct {
 
 static Pruning make_pruning(int64_t many, int64_t count) {
     const size_t points = (size_t)many, centres = (size_t)count;
-    return (Pruning){malloc(sizeof(Pair) * points),     malloc(sizeof(Pair) * centres),   malloc(sizeof(Item) * centres),
-                     malloc(sizeof(int32_t) * centres), malloc(sizeof(int32_t) * centres), malloc(sizeof(double) * 3 * points),
+    return (Pruning){malloc(sizeof(Pair) * points),     malloc(sizeof(Pair) * centres),      malloc(sizeof(Item) * centres),
+                     malloc(sizeof(Item) * centres),    malloc(sizeof(int32_t) * centres),   malloc(sizeof(double) * 3 * points),
                      malloc(sizeof(int64_t) * points),  malloc(sizeof(Pair) * points)};
 }
 
 static int has_memory(Pruning pruning) {
-    return pruning.pairs && pruning.neighbours && pruning.costs && pruning.rank && pruning.moved && pruning.again &&
+    return pruning.pairs && pruning.neighbours && pruning.costs && pruning.cheapest && pruning.moved && pruning.again &&
            pruning.places && pruning.found;
 }
 
 static void free_pruning(Pruning pruning) {
-    free(pruning.pairs), free(pruning.neighbours), free(pruning.costs), free(pruning.rank);
+    free(pruning.pairs), free(pruning.neighbours), free(pruning.costs), free(pruning.cheapest);
     free(pruning.moved), free(pruning.again), free(pruning.places), free(pruning.found);
 }
 
-/* Rank the centres by what losing them costs: their points go to the second-nearest centre. */
-static void rank_by_cost(Search search, const double *weights, Pruning pruning) {
+/* What losing each centre costs: its points go to the second-nearest centre. */
+static void add_costs(Search search, const double *weights, Pruning pruning) {
     for (int64_t j = 0; j < search.count; j++) pruning.costs[j] = (Item){0, j};
     for (int64_t i = 0; i < search.many; i++) {
         const Pair pair = pruning.pairs[i];
         pruning.costs[pair.nearest].key += weights[i] * (pair.second_distance - pair.distance);
     }
-    qsort(pruning.costs, (size_t)search.count, sizeof(Item), by_key);
-    for (int64_t j = 0; j < search.count; j++) pruning.rank[pruning.costs[j].place] = (int32_t)j;
 }
 
 /* Mark up to `most` of the cheapest centres, but only the cheaper of two neighbours: each is cheap due to the other. */
 static void mark_cheapest(Search among, int64_t most, Pruning pruning) {
+    int64_t found = 0;
     pair_nearest(among, pruning.neighbours);
-    for (int64_t j = 0; j < among.count && most; j++) {
-        const int64_t place = pruning.costs[j].place;
-        const Pair pair = pruning.neighbours[place]; /* if two centres coincide, either may be the nearest of both */
-        const int64_t neighbour = pair.nearest == place ? pair.second : pair.nearest;
-        if (j < pruning.rank[neighbour]) pruning.rank[place] = -1, most--;
+    for (int64_t j = 0; j < among.count; j++) {
+        const Pair pair = pruning.neighbours[j]; /* if two centres coincide, either may be the nearest of both */
+        const int64_t neighbour = pair.nearest == j ? pair.second : pair.nearest;
+        pruning.moved[j] = 0;
+        if (by_key(pruning.costs + j, pruning.costs + neighbour) < 0)
+            found = keep_smallest(pruning.cheapest, found, most, pruning.costs[j]);
     }
+    for (int64_t j = 0; j < found; j++) pruning.moved[pruning.cheapest[j].place] = -1;
 }
 
 /* Remove the marked centres from all columns and note where the others are now; returns how many are left. */
 static int64_t drop_marked(double *centres, int64_t count, Pruning pruning) {
     int64_t kept = 0;
-    for (int64_t j = 0; j < count; j++) pruning.moved[j] = pruning.rank[j] < 0 ? -1 : (int32_t)kept++;
-    kept = 0;
     for (int64_t axis = 0; axis < 3; axis++)
         for (int64_t j = 0; j < count; j++)
-            if (pruning.rank[j] >= 0) centres[kept++] = centres[axis * count + j];
-    return kept / 3;
+            if (pruning.moved[j] >= 0) centres[kept++] = centres[axis * count + j];
+    kept = 0;
+    for (int64_t j = 0; j < count; j++)
+        if (pruning.moved[j] >= 0) pruning.moved[j] = (int32_t)kept++;
+    return kept;
 }
 
 /* After centres were dropped: most points have kept their two nearest, and only the others are searched for again. */
@@ -420,7 +421,7 @@ EXPORT int64_t prune(const double *point_values, const double *weights, int64_t 
     while (!failed && count > share && count > 1) {
         const Columns left = columns(centres, count);
         const int64_t spare = count - share, part = count < at_once ? 1 : count / at_once;
-        rank_by_cost((Search){points, many, left, count, room}, weights, pruning);
+        add_costs((Search){points, many, left, count, room}, weights, pruning);
         mark_cheapest((Search){left, count, left, count, room}, spare < part ? spare : part, pruning);
         count = drop_marked(centres, count, pruning);
         if (count > share && count > 1) renew_pairs((Search){points, many, columns(centres, count), count, room}, pruning);

@@ -6,11 +6,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int64
-from torch import Tensor
+from numpy.typing import NDArray
 
 from event2vec.clustering.engine import AT_ONCE, Cloud
+from event2vec.mersenne import Generator, draw_seed
 
 INTERFACE = 2  # version of the functions in C; an earlier installation may have left another one
 MANY = 2**31  # more iterations than anyone would wait for
@@ -41,60 +41,60 @@ def library() -> ctypes.CDLL | None:
 class CompiledCloud(Cloud):
     """Points in an order that keeps neighbours together, so that only a few centres are near a run of them."""
 
-    def __init__(self, points: Float[Tensor, "n 3"], weights: Float[Tensor, " n"]) -> None:
+    def __init__(self, points: Float[NDArray[Any], "n 3"], weights: Float[NDArray[Any], " n"]) -> None:
         order = along_curve(points)
-        self.points, self.weights = points[order].double(), weights[order].double()
-        self._columns = self.points.T.contiguous()
+        self.points, self.weights = points[order].astype(np.float64), weights[order].astype(np.float64)
+        self._columns = np.ascontiguousarray(self.points.T)
 
-    def seed(self, count: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
-        random = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        rows = torch.empty(count, 3, dtype=torch.float64)
-        return rows[: self._call("seed", count, min(batch, count), random, rows.data_ptr())]
+    def seed(self, count: int, batch: int, generator: Generator) -> Float[NDArray[Any], "k 3"]:
+        rows = np.empty((count, 3))
+        return rows[: self._call("seed", count, min(batch, count), draw_seed(generator), rows.ctypes.data)]
 
-    def prune(self, centres: Float[Tensor, "many 3"], share: int) -> Float[Tensor, "k 3"]:
+    def prune(self, centres: Float[NDArray[Any], "many 3"], share: int) -> Float[NDArray[Any], "k 3"]:
         columns, kept = _copy_columns(centres), min(share, len(centres))
-        self._call("prune", columns.data_ptr(), len(centres), share, AT_ONCE)
-        return columns.view(-1)[: 3 * kept].view(3, kept).T
+        self._call("prune", columns.ctypes.data, len(centres), share, AT_ONCE)
+        return columns.reshape(-1)[: 3 * kept].reshape(3, kept).T
 
     def iterate(
-        self, centres: Float[Tensor, "k 3"], iterations: int, tolerance: float
-    ) -> tuple[Float[Tensor, "k 3"], Float[Tensor, " k"]]:
-        columns, counts = _copy_columns(centres), torch.zeros(len(centres), dtype=torch.float64)
-        self._call("iterate", columns.data_ptr(), len(centres), min(iterations, MANY), tolerance, counts.data_ptr())
+        self, centres: Float[NDArray[Any], "k 3"], iterations: int, tolerance: float
+    ) -> tuple[Float[NDArray[Any], "k 3"], Float[NDArray[Any], " k"]]:
+        columns, counts = _copy_columns(centres), np.zeros(len(centres))
+        settings = min(iterations, MANY), tolerance
+        self._call("iterate", columns.ctypes.data, len(centres), *settings, counts.ctypes.data)
         return columns.T, counts
 
-    def choose(self, seeds: int, share: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
-        random = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        columns = torch.empty(3 * seeds, dtype=torch.float64)
-        kept = self._call("choose", seeds, min(batch, seeds), random, share, AT_ONCE, columns.data_ptr())
-        return columns[: 3 * kept].view(3, kept).T
+    def choose(self, seeds: int, share: int, batch: int, generator: Generator) -> Float[NDArray[Any], "k 3"]:
+        columns = np.empty(3 * seeds)
+        settings = seeds, min(batch, seeds), draw_seed(generator), share, AT_ONCE
+        kept = self._call("choose", *settings, columns.ctypes.data)
+        return columns[: 3 * kept].reshape(3, kept).T
 
     def coarser(self, size: int) -> Cloud:
         if size < 2:
             return self
         starts = np.arange(0, len(self.points), size)
-        totals = np.add.reduceat(self.weights.numpy(), starts)
-        sums = np.add.reduceat((self.weights[:, None] * self.points).numpy(), starts)
-        return CompiledCloud(torch.from_numpy(sums / totals[:, None]), torch.from_numpy(totals))
+        totals = np.add.reduceat(self.weights, starts)
+        sums = np.add.reduceat(self.weights[:, None] * self.points, starts)
+        return CompiledCloud(sums / totals[:, None], totals)
 
     def _call(self, name: str, *arguments: int | float) -> int:
         """Call C with the points, then these numbers and addresses. Other threads run meanwhile."""
         done: int = getattr(library(), name)(
-            self._columns.data_ptr(), self.weights.data_ptr(), len(self.weights), *arguments
+            self._columns.ctypes.data, self.weights.ctypes.data, len(self.weights), *arguments
         )
         if done < 0:
             raise MemoryError(f"not enough memory to cluster {len(self.weights)} events")
         return done
 
 
-def _copy_columns(rows: Float[Tensor, "k 3"]) -> Float[Tensor, "3 k"]:
-    return rows.T.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
+def _copy_columns(rows: Float[NDArray[Any], "k 3"]) -> Float[NDArray[Any], "3 k"]:
+    return np.array(rows.T, np.float64, order="C")
 
 
-def along_curve(points: Float[Tensor, "n 3"]) -> Int64[Tensor, " n"]:
+def along_curve(points: Float[NDArray[Any], "n 3"]) -> Int64[NDArray[Any], " n"]:
     """An order of points in the unit cube that keeps neighbours together: a Z-order curve."""
-    x, y, t = (points.numpy() * 1023).astype(np.uint16).T
+    x, y, t = (points * 1023).astype(np.uint16).T
     code = SPREAD[x] << 2 | SPREAD[y] << 1 | SPREAD[t]
     # numpy sorts 16-bit numbers by counting, which is faster.
     order = np.argsort(code.astype(np.uint16), kind="stable")
-    return torch.from_numpy(order[np.argsort((code >> 16).astype(np.uint16)[order], kind="stable")])
+    return order[np.argsort((code >> 16).astype(np.uint16)[order], kind="stable")]

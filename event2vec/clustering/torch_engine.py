@@ -7,6 +7,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from event2vec.clustering.engine import AT_ONCE, Cloud
+from event2vec.mersenne import Generator
 
 DISTANCES = 1 << 24  # computed at a time
 EXACT = "donot_use_mm_for_euclid_dist"  # a matrix product would lose precision: small differences of large numbers
@@ -18,7 +19,8 @@ class TorchCloud(Cloud):
     def __init__(self, points: Float[Tensor, "n 3"], weights: Float[Tensor, " n"]) -> None:
         self.points, self.weights = points, weights
 
-    def seed(self, count: int, batch: int, generator: torch.Generator) -> Float[Tensor, "k 3"]:
+    def seed(self, count: int, batch: int, generator: Generator) -> Float[Tensor, "k 3"]:
+        assert isinstance(generator, torch.Generator)  # `cluster_with` sees to it
         centres = self.points[draw_distinct(self.weights, 1, generator)]
         distance = self._distances(centres)
         while len(centres) < count:

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from event2vec.data.sampling import Sampling
+from event2vec.data.sampling import Sampling, draw_events
 from event2vec.data.seeding import seeded
-from event2vec.data.store import EventStore
+from event2vec.data.store import EventStore, read_together
 from event2vec.events import EventBatch, Events
 
 Batch = tuple[EventBatch, Tensor, list[int]]
@@ -28,7 +29,7 @@ class Recordings(Dataset[tuple[Events, int, int]]):
 
     def __getitem__(self, key: tuple[int, int]) -> tuple[Events, int, int]:
         draw, index = key
-        store = self.sets[(draw + index) % len(self.sets)]  # each round mixes all sets
+        store = self._set(draw, index)
         if self.sampling.method == "random" and self.change is None:  # reads only the events that are kept
             events, label = store.sample(index, self.sampling.length, seeded(self.seed, draw, index))
             return events, label, index
@@ -36,17 +37,31 @@ class Recordings(Dataset[tuple[Events, int, int]]):
         changed = self.change(events) if self.change else events
         return draw_events(changed, self.sampling, self.seed, draw, index), label, index
 
+    def __getitems__(self, keys: Sequence[tuple[int, int]]) -> Batch:
+        """What PyTorch's DataLoader calls; it needs `as_it_is`, too."""
+        return self.batch(keys)
+
+    def batch(self, keys: Sequence[tuple[int, int]]) -> Batch:
+        """Several recordings, their labels and indices. Those of which nothing is left out are read in one pass."""
+        sources = [(self._set(draw, index), index) for draw, index in keys]
+        indices = [index for _, index in keys]
+        if self.change is None and all(store.length(index) <= self.sampling.length for store, index in sources):
+            return *read_together(sources), indices
+        recordings, labels, _ = zip(*(self[key] for key in keys), strict=True)
+        return EventBatch.pad(recordings), torch.tensor(labels), indices
+
+    def _set(self, draw: int, index: int) -> EventStore:
+        return self.sets[(draw + index) % len(self.sets)]  # each round mixes all sets
+
+
+def as_it_is(batch: Any) -> Any:
+    """The `collate_fn` of a DataLoader over `Recordings`, which give whole batches."""
+    return batch
+
 
 def sets_of(store: EventStore, sampling: Sampling) -> tuple[EventStore, ...]:
     """The recordings to train on: all sets of clusters, or only the first if events are drawn at random."""
     return store.sets("train") if sampling.method == "clusters" else (store.split("train"),)
-
-
-def draw_events(events: Events, sampling: Sampling, seed: int, draw: int, index: int = 0) -> Events:
-    """What a network reads of a recording in one draw; `index` is its index in a store, or 0 for a single one."""
-    if len(events) <= sampling.length:  # nothing to draw; a generator takes as long as reading a store of clusters
-        return events
-    return sampling.shorten(events, seeded(seed, draw, index, events.t.device))
 
 
 def collate(items: Sequence[tuple[Events, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
@@ -59,8 +74,3 @@ def collate(items: Sequence[tuple[Events, int]]) -> tuple[EventBatch, Int64[Tens
     """
     recordings, labels = zip(*items, strict=True)
     return EventBatch.pad(recordings), torch.tensor(labels)
-
-
-def collate_indexed(items: Sequence[tuple[Events, int, int]]) -> Batch:
-    """The same with the index of each recording."""
-    return *collate([item[:2] for item in items]), [index for _, _, index in items]

@@ -15,12 +15,16 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from event2vec.atomic import clear_leftovers, is_leftover, move, whole_file
+from event2vec.cluster import Workers
+from event2vec.data.addresses import hide_secrets, is_address
 from event2vec.data.clusters import Clusters, Engine
 from event2vec.data.datasets import open_splits
 from event2vec.data.datasets.dataset import Dataset
 from event2vec.data.datasets.folder import open_whole
 from event2vec.data.parts import REJECTED
 from event2vec.data.prepare import PLAN, Plan, Report, carry_out, is_missing, partial_folder, plan_of, remove_parts
+from event2vec.data.remote import ADDRESS, address_of, holds_store
+from event2vec.data.remote import cache_folder as cache_folder
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
 from event2vec.data.store_layout import DESCRIPTION, FILES
@@ -37,13 +41,6 @@ NAME = re.compile(r".+-[0-9a-f]{12}", re.DOTALL)  # of an entry: its data set, a
 State = Literal["ready", "in use", "being prepared", "unfinished", "unusable"]
 
 
-def cache_folder() -> Path:
-    """Where prepared stores are kept: $EVENT2VEC_CACHE, or else the system's folder for caches."""
-    if named := os.environ.get("EVENT2VEC_CACHE"):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "event2vec"
-
-
 def prepare_digits(workers: int = 1, progress: Progress = SILENT) -> EventStore:
     """The digits from the user's cache, simulated first if they are missing."""
     return open_for_training(None, "digits", Sampling(), workers, progress).store
@@ -53,7 +50,7 @@ def open_for_training(
     data: str | Path | None,
     dataset: str,
     sampling: Sampling,
-    workers: int = 1,
+    workers: Workers = 1,
     progress: Progress = SILENT,
     engine: Engine | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
@@ -116,6 +113,8 @@ def reopen_for_training(
         plan = _find(source, dataset, Clusters.of(sampling, None, everywhere), options)
     except Event2VecError as error:
         raise FileError(recorded, f"is gone and cannot be rebuilt: {error}. {remedy}") from None
+    if isinstance(plan, EventStore) and is_address(source or "") and plan.folder.name == recorded.name:
+        return plan
     if isinstance(plan, EventStore) or _name_of(plan) != recorded.name:
         of = shown(source) if source else f"the {dataset}"
         raise FileError(
@@ -128,7 +127,7 @@ def _find(
     data: str | Path | None, dataset: str, clusters: Clusters | None, options: Mapping[str, Any]
 ) -> EventStore | Plan:
     """The store in `data`, if training can read it directly; otherwise the plan for a store made from it."""
-    is_store = data is not None and (Path(data) / DESCRIPTION).is_file()
+    is_store = data is not None and holds_store(data)
     if data is not None and dataset == "digits" and not is_store:
         raise FileError(data, "is not a store. The digits are built in: omit --data, or choose another recipe")
     if data is None and dataset != "digits":
@@ -140,7 +139,7 @@ def _find(
         store = EventStore.open(data)
         if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters.count:
             return store
-        made_of = f"the store {store.folder.absolute()}"
+        made_of = f"the store {address_of(store.folder) or store.folder.absolute()}"
         parts: list[Dataset] = [StoredSplit.of(store, split) for split in dict.fromkeys(store.splits)]
     else:
         parts = open_splits(dataset, data, **options)
@@ -171,6 +170,8 @@ class StoredSplit(Dataset):
 
     def fingerprint(self, index: int) -> str:
         """The row in the store, and the date of the store, which is written only once."""
+        if address := address_of(self.store.folder):  # the name of the local folder says which version of it
+            return f"{address} {self.store.rows[index]} {self.store.folder.name}"
         description = self.store.folder / DESCRIPTION
         return f"{self.store.folder.resolve()} {self.store.rows[index]} {description.stat().st_mtime_ns}"
 
@@ -179,7 +180,7 @@ def _name_of(plan: Plan) -> str:
     return f"{plan.datasets[0].name}-{plan.digest[:12]}"
 
 
-def _open_cached(plan: Plan, workers: int, progress: Progress) -> Report:
+def _open_cached(plan: Plan, workers: Workers, progress: Progress) -> Report:
     report = carry_out(plan, cache_folder() / _name_of(plan), workers, progress)
     _mark_used(report.store.folder)
     return report
@@ -262,7 +263,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _holds_store(folder: Path) -> bool:
-    return folder.is_dir() and {path.name for path in folder.iterdir()} <= FILES | {REJECTED}
+    return folder.is_dir() and {path.name for path in folder.iterdir()} <= FILES | {REJECTED, ADDRESS}
 
 
 def _holds_parts(folder: Path) -> bool:
@@ -285,9 +286,10 @@ def _describe(folder: Path) -> CachedStore:
         store = EventStore.open(folder)
     except Event2VecError as error:
         return CachedStore(folder.name, "unusable", None, None, size, used, str(error))
-    made_of = store.facts.get("made_of")
+    made_of = address_of(folder) or store.facts.get("made_of")
     state: State = "in use" if is_shared(folder / DESCRIPTION) else "ready"
-    return CachedStore(folder.name, state, made_of if isinstance(made_of, str) else None, len(store), size, used)
+    made_of = hide_secrets(made_of) if isinstance(made_of, str) else None
+    return CachedStore(folder.name, state, made_of, len(store), size, used)
 
 
 def _size(folder: Path) -> int:

@@ -163,19 +163,28 @@ def fit_part(part: Part, sensor: Sensor) -> Part:
 
 def join_parts(parts: Sequence[Part], folder: Path, sensor: Sensor, facts: Mapping[str, Any]) -> None:
     """Join the parts into one store, with a list of what was rejected."""
-    found = [EventStore.open(part.folder).facts for part in parts]
-    rejected, warnings = ([*_notes(parts, found, kind)] for kind in ("rejected", "warnings"))
-    sizes = [_Size(*size) for each in found for size in each["sensors"]]
-    scaled = Counter(f"{size.width}x{size.height}" for size in sizes if not size.fits(sensor))
     types = CENTRES if parts[0].clusters else PIXELS
     with StoreWriter(folder, sensor=sensor, classes=parts[0].dataset.classes, types=types, **facts) as writer:
         for part in parts:
             _copy_part(EventStore.open(part.folder), writer)
-        writer.facts |= {"rejected": [*map(astuple, rejected)], "warnings": [*map(astuple, warnings)]}
-        writer.facts |= {name: sum(each[name] for each in found) for name in ("left_out", "unused")}
-        writer.facts |= {"scaled": scaled}
-        with (writer.work / REJECTED).open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
-            csv.writer(file).writerows([("source", "split", "reason"), *map(astuple, rejected)])
+        writer.facts |= facts_of_parts(parts, sensor)
+        write_rejected(writer.facts["rejected"], writer.work)
+
+
+def facts_of_parts(parts: Sequence[Part], sensor: Sensor) -> dict[str, Any]:
+    """What a store records of its parts: rejected recordings, warnings, what was left out or scaled."""
+    found = [EventStore.open(part.folder).facts for part in parts]
+    sizes = [_Size(*size) for each in found for size in each["sensors"]]
+    return {
+        **{kind: [*map(astuple, _notes(parts, found, kind))] for kind in ("rejected", "warnings")},
+        **{name: sum(each[name] for each in found) for name in ("left_out", "unused")},
+        "scaled": Counter(f"{size.width}x{size.height}" for size in sizes if not size.fits(sensor)),
+    }
+
+
+def write_rejected(rejected: Sequence[tuple[str, ...]], folder: Path) -> None:
+    with (folder / REJECTED).open("w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        csv.writer(file).writerows([("source", "split", "reason"), *rejected])
 
 
 def describe_scaled(store: EventStore) -> str | None:

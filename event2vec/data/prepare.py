@@ -8,15 +8,17 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 from warnings import warn
 
-from event2vec.atomic import clear_leftovers, move, whole_file
+from event2vec.atomic import clear_leftovers, move, whole_file, whole_folder
+from event2vec.cluster import Cluster, Workers, do_pieces
 from event2vec.clustering import BatchedKMeans, Seeding
+from event2vec.data.addresses import COPY_LATER, local_place
 from event2vec.data.clusters import Clusters
 from event2vec.data.datasets.dataset import Dataset
 from event2vec.data.parts import (
@@ -26,16 +28,20 @@ from event2vec.data.parts import (
     Part,
     choose_sensor,
     cut_into_parts,
+    facts_of_parts,
     fit_part,
     join_parts,
     write_part,
+    write_rejected,
 )
+from event2vec.data.shard_writer import Rows, write_shards
 from event2vec.data.store import EventStore
 from event2vec.data.store_layout import DESCRIPTION, VERSION
 from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
 from event2vec.locks import LOCK, is_in_the_way, own
 from event2vec.names import counted
 from event2vec.progress import SILENT, Progress
+from event2vec.sensor import Sensor
 from event2vec.workers import begin_work, first_call
 
 SECONDS_BETWEEN_LOOKS = 0.5  # while waiting for another process
@@ -69,11 +75,13 @@ class Plan:
     datasets: tuple[Dataset, ...]
     clusters: Clusters | None
     made_of: str | None = None  # for people who look at the store later
+    shard_mb: int | None = None  # megabytes of each shard; None: one file for each column
 
     @cached_property
     def digest(self) -> str:
         """Identifies the store, down to the size and date of every file, which may take a while to collect."""
         lines = [f"{VERSION} {LARGEST_PART} {PARTS} {self.clusters}"]
+        lines += [f"shards of {self.shard_mb}"] if self.shard_mb else []
         for dataset in self.datasets:
             lines.append(f"{dataset.name} {dataset.split} {dataset.classes} {dataset.windows}")
             for index, (source, label) in enumerate(zip(dataset.sources, dataset.labels, strict=True)):
@@ -102,6 +110,8 @@ def prepare(
     clusters: int | None = None,
     clusterings: int = 1,
     seeding: Seeding = "pruned",
+    cluster: str | Cluster | None = None,
+    shard_mb: int | None = None,
 ) -> Report:
     """Write all recordings of these splits into one store; the number of workers does not change it.
 
@@ -111,6 +121,8 @@ def prepare(
     parts are kept in `<folder>.partial` until the store is complete.
     With `clusters`, `cluster_events` reduces each recording to at most that many events, with this `seeding`; each
     training recording is clustered `clusterings` times, from different seeds.
+    A Ray `cluster` ("auto", "local" or "HOST:PORT") does the work instead of `workers`: its nodes must see the same
+    files. With `shard_mb`, the store is in shards of about that many megabytes, which `copy_store` can move elsewhere.
     """
     if clusters is not None and clusters < 2:
         raise Event2VecError(f"clusters must be at least 2, one for each polarity, got {clusters}")
@@ -119,10 +131,13 @@ def prepare(
     if seeding != "pruned" and clusters is None:
         raise Event2VecError("seeding requires clusters")
     wanted = Clusters(clusters, clusterings, BatchedKMeans(seeding=seeding)) if clusters else None
-    return carry_out(Plan(tuple(datasets), wanted), Path(folder), workers, progress)
+    if shard_mb is not None and shard_mb < 1:
+        raise Event2VecError(f"shards must have at least 1 megabyte, got {shard_mb}")
+    plan = Plan(tuple(datasets), wanted, shard_mb=shard_mb)
+    return carry_out(plan, local_place(folder, COPY_LATER), Cluster.of(cluster) or workers, progress)
 
 
-def carry_out(plan: Plan, folder: Path, workers: int = 1, progress: Progress = SILENT) -> Report:
+def carry_out(plan: Plan, folder: Path, workers: Workers = 1, progress: Progress = SILENT) -> Report:
     """Make the store of a plan, or open it if it exists."""
     folder = Path(os.path.realpath(folder))  # a link stays a link: its target is written
     partial = partial_folder(folder)
@@ -143,10 +158,25 @@ def carry_out(plan: Plan, folder: Path, workers: int = 1, progress: Progress = S
                     with progress.stage(f"scaling to a {sensor} sensor", sum(map(len, fitted))):
                         _write_parts(fitted, workers, progress)
                 # Joined inside the folder of parts, so that a kill at any moment leaves nothing outside it.
-                join_parts(parts, partial / "joined", sensor, plan.facts)
+                _join(plan, parts, partial / "joined", sensor, workers, progress)
                 move(partial / "joined", folder)
             remove_parts(partial)
     return _finished(folder, plan)
+
+
+def _join(
+    plan: Plan, parts: Sequence[Part], folder: Path, sensor: Sensor, workers: Workers, progress: Progress
+) -> None:
+    if plan.shard_mb is None:
+        join_parts(parts, folder, sensor, plan.facts)
+        return
+    rows = [Rows.of(EventStore.open(part.folder)) for part in parts]
+    found = facts_of_parts(parts, sensor)
+    description = {"sensor": [sensor.width, sensor.height], "classes": parts[0].dataset.classes, **plan.facts, **found}
+    cluster = replace(workers, threads=1) if isinstance(workers, Cluster) else None
+    with whole_folder(folder) as work:
+        write_shards(rows, work, description, plan.shard_mb, str(work), cluster, progress)
+        write_rejected(found["rejected"], work)
 
 
 def partial_folder(folder: Path) -> Path:
@@ -236,13 +266,24 @@ def remove_parts(folder: Path) -> None:
         (folder / PLAN).unlink()
 
 
-def _write_parts(parts: Sequence[Part], workers: int, progress: Progress) -> None:
+def _write_parts(parts: Sequence[Part], workers: Workers, progress: Progress) -> None:
     todo = [part for part in parts if not part.folder.exists()]
     done = sum(map(len, parts)) - sum(map(len, todo))
     progress.advance(done)
+    if isinstance(workers, Cluster):
+        alone = replace(workers, threads=1)
+        names = [part.folder.name for part in todo]
+        do_pieces(_write_once, todo, names, alone, progress, sizes=[*map(len, todo)], done=done)
+        return
     for count in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(write_part, todo):
         done += count
         progress.advance(done)
+
+
+def _write_once(part: Part, progress: Progress) -> None:
+    """Unless it is there: the task that wrote it may be lost before it says so."""
+    if not part.folder.exists():
+        write_part(part)
 
 
 def _in_parallel(parts: list[Part], workers: int) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """Sampling: how a recording is reduced to at most L events (Sec. 3.4).
 
-Without torch, so that `--help` is fast; the methods are in `uniform.py`, `thinning.py` and `clustering/`.
+Without torch, so that `--help` is fast and devices need none; the methods are in `uniform.py`, `thinning.py` and
+`clustering/`.
 """
 
 from dataclasses import dataclass
@@ -9,9 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from event2vec.settings import Settings, setting
 
 if TYPE_CHECKING:
-    from torch import Generator
-
     from event2vec.events import Events
+    from event2vec.mersenne import Generator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +61,33 @@ class Sampling(Settings, section="sampling"):
 
     def shorten(self, events: "Events", generator: "Generator") -> "Events":
         """At most `length` events of a recording. Clusters use no random numbers from the generator."""
-        from event2vec.clustering import cluster_events
-        from event2vec.data.thinning import thin_by_density, thin_in_space, thin_in_time
         from event2vec.data.uniform import sample_uniform
 
         if self.method == "clusters":
-            return cluster_events(events, self.length, seeding=self.seeding)
-        thin = {"temporal": thin_in_time, "spatial": thin_in_space, "density": thin_by_density}
-        return thin.get(self.method, sample_uniform)(events, self.length, generator)
+            return self.cluster(events)
+        if self.method == "random":
+            return sample_uniform(events, self.length, generator)
+        from event2vec.data.thinning import thin_events  # by torch
+
+        return thin_events(self.method, events, self.length, generator)
+
+    def cluster(self, events: "Events") -> "Events":
+        """At most `length` clusters of a recording, the same every time."""
+        from event2vec.clustering import cluster_events
+
+        return cluster_events(events, self.length, seeding=self.seeding)
+
+
+def draw_events(events: "Events", sampling: Sampling, seed: int, draw: int, index: int = 0) -> "Events":
+    """What a network reads of a recording in one draw; `index` is its index in a store, or 0 for a single one."""
+    import numpy as np
+
+    from event2vec.data.seeding import seeded, seeded_arrays
+
+    if len(events) <= sampling.length:  # nothing to draw; a generator takes as long as reading a store of clusters
+        return events
+    if sampling.repeatable:
+        return sampling.cluster(events)
+    if isinstance(events.t, np.ndarray):
+        return sampling.shorten(events, seeded_arrays(seed, draw, index))
+    return sampling.shorten(events, seeded(seed, draw, index, events.t.device))

@@ -1,21 +1,27 @@
 """EventStore: what training reads. Recordings as memory-mapped columns on disk."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Int64
 from numpy.typing import NDArray
+from torch import Tensor
 
-from event2vec.data.store_layout import LABELS, OFFSETS, SETS
+from event2vec.data.addresses import is_address
+from event2vec.data.remote import address_of, local_folder
+from event2vec.data.shards import Shard, ShardedColumn, Shards
+from event2vec.data.store_layout import DURATIONS, LABELS, OFFSETS, RECORDED, SETS
 from event2vec.data.store_reader import (
     PREPARE_AGAIN,
     check_events,
     check_index,
     check_sets,
     map_column,
+    read_amounts,
     read_description,
     read_index,
     take_number,
@@ -26,10 +32,17 @@ from event2vec.data.store_writer import StoreWriter
 from event2vec.data.uniform import draw_positions
 from event2vec.data.windows import Windows
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import COLUMNS, Events
+from event2vec.events import COLUMNS, EventBatch, Events
 from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.settings import build_settings
+
+
+class Measures(NamedTuple):
+    """What is known of all recordings without reading them."""
+
+    durations: NDArray[np.int64]
+    recorded: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +60,7 @@ class EventStore:
     folder: Path
     sensor: Sensor
     classes: tuple[str, ...]
-    columns: dict[str, NDArray[Any]]
+    columns: Mapping[str, Any]  # arrays, or columns in shards, which are read alike
     offsets: NDArray[np.int64]  # where each recording starts, and where the last one ends
     all_labels: NDArray[np.int64]
     all_sets: NDArray[np.int64]  # the number of each set of clusters in its recording; 0 is the first or only one
@@ -56,11 +69,15 @@ class EventStore:
     all_groups: tuple[str, ...]  # what each belongs to, such as a person; recordings of one group stay together
     facts: dict[str, Any]  # everything else in store.json
     rows: NDArray[np.int64]  # the recordings that this store shows
+    measures: Measures | None = None  # of a store in shards
 
     @classmethod
     def open(cls, folder: str | Path) -> "EventStore":
-        """Map a complete store into memory; anything else is an error that says what is wrong."""
-        folder = Path(folder)
+        """Map a complete store into memory; anything else is an error that says what is wrong.
+
+        An address such as s3://bucket/store is opened through a local cache of the shards in use.
+        """
+        folder = local_folder(str(folder)) if is_address(folder) else Path(folder)
         facts = read_description(folder)
         try:
             sensor, events = take_sensor(facts), take_number(facts, "events")
@@ -68,18 +85,17 @@ class EventStore:
                 take_texts(facts, name) for name in ("classes", "sources", "splits", "groups")
             )
             check_class_names(classes)
-            types = facts.pop("types", None)
-            if not isinstance(types, dict):
-                raise ValueError(f"types must name one type for each column, got {shown(types)}")
             offsets = read_index(folder / OFFSETS, len(sources) + 1)
             labels, sets = (read_index(folder / name, len(sources)) for name in (LABELS, SETS))
-            columns = {name: map_column(folder, name, types.get(name), events) for name in COLUMNS}
+            columns, measures = _open_columns(folder, facts, events, offsets)
             check_index(offsets, labels, events, len(classes), len(sources), {len(splits), len(groups)})
             check_sets(sets, labels, splits, sources, groups)
         except (TypeError, ValueError, OSError) as error:
             raise FileError(folder, f"is a damaged store: {error}. {PREPARE_AGAIN}") from None
         rows = np.flatnonzero(sets == 0)
-        return cls(folder, sensor, classes, columns, offsets, labels, sets, sources, splits, groups, facts, rows)
+        return cls(
+            folder, sensor, classes, columns, offsets, labels, sets, sources, splits, groups, facts, rows, measures
+        )
 
     @classmethod
     def create(
@@ -119,6 +135,11 @@ class EventStore:
         row = self._row(index)
         return self._take(row, slice(int(self.offsets[row]), int(self.offsets[row + 1]))), int(self.all_labels[row])
 
+    def length(self, index: int) -> int:
+        """The number of events in one recording."""
+        row = self._row(index)
+        return int(self.offsets[row + 1] - self.offsets[row])
+
     def sample(self, index: int, length: int, generator: torch.Generator) -> tuple[Events, int]:
         """Like `sample_uniform(store[index], ...)`, but reads only the events that are kept."""
         row = self._row(index)
@@ -140,6 +161,8 @@ class EventStore:
     @property
     def recorded(self) -> NDArray[np.float64]:
         """Events of each recording as the camera gave them: clusters stand for rho each."""
+        if self.measures:
+            return self.measures.recorded[self.rows]
         rho, starts, stops = self.columns["rho"], self.offsets[self.rows], self.offsets[self.rows + 1]
         if rho.strides == (0,):  # all ones
             return self.lengths.astype(np.float64)
@@ -148,11 +171,21 @@ class EventStore:
     @property
     def durations(self) -> NDArray[np.int64]:
         """Microseconds from the first event of each recording to its last; 0 without events."""
+        if self.measures:
+            return self.measures.durations[self.rows]
         t, starts, stops = self.columns["t"], self.offsets[self.rows], self.offsets[self.rows + 1]
         filled = stops > starts
         found = np.zeros(len(self), np.int64)
         found[filled] = t[stops[filled] - 1].astype(np.int64) - t[starts[filled]].astype(np.int64)
         return found
+
+    @property
+    def shard_numbers(self) -> NDArray[np.int64]:
+        """The shard that holds each recording; 0 for all of a store without shards."""
+        column = self.columns["t"]
+        if not isinstance(column, ShardedColumn):
+            return np.zeros(len(self), np.int64)
+        return np.searchsorted(column.shards.starts[1:-1], self.offsets[self.rows], side="right").astype(np.int64)
 
     @property
     def windows(self) -> Windows | None:
@@ -219,6 +252,10 @@ class EventStore:
         """These recordings, in this order."""
         return self._show(self.rows[np.asarray(indices, dtype=np.int64)])
 
+    def all_rows(self) -> "EventStore":
+        """All recordings with all their sets of clusters, as they are on the disk."""
+        return self._show(np.arange(len(self.all_sets)))
+
     def _show(self, rows: NDArray[np.int64]) -> "EventStore":
         return replace(self, rows=rows)
 
@@ -248,6 +285,55 @@ class EventStore:
             torch.ones(()).expand(len(t)) if rho.strides == (0,) else torch.from_numpy(rho.astype(np.float32)),
             self.sensor,
         )
+
+
+def read_together(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
+    """Whole recordings of stores that share their files, padded, and their labels: each column is read only once."""
+    store = recordings[0][0]
+    rows = np.array([each._row(index) for each, index in recordings])
+    firsts = store.offsets[rows, None]
+    counts = store.offsets[rows + 1, None] - firsts
+    places = np.arange(counts.max())
+    valid = places < counts
+    if not valid.any():
+        return _read_one_by_one(recordings)
+    places = firsts + np.minimum(places, counts - 1)  # padding repeats the last event until the check is done
+    x, y, t, p, rho = (store.columns[name][places] for name in COLUMNS)
+    try:
+        check_events(x, y, t, p, rho, store.sensor)
+    except ValueError:
+        return _read_one_by_one(recordings)  # which names the damaged one
+    columns = (x.astype(np.float32), y.astype(np.float32), t.astype(np.int64), p.astype(np.bool_), rho)
+    if not valid.all():
+        columns = tuple(column * valid for column in columns)
+    x, y, t, p, rho = map(torch.from_numpy, columns)
+    return EventBatch(x, y, t, p, rho, torch.from_numpy(valid), store.sensor), torch.from_numpy(store.all_labels[rows])
+
+
+def _read_one_by_one(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
+    events, labels = zip(*(store[index] for store, index in recordings), strict=True)
+    return EventBatch.pad(events), torch.tensor(labels)
+
+
+def _open_columns(
+    folder: Path, facts: dict[str, Any], events: int, offsets: NDArray[np.int64]
+) -> tuple[Mapping[str, Any], Measures | None]:
+    """The columns, in one file each or in shards, which have their recordings measured."""
+    if "shards" not in facts:
+        types = facts.pop("types", None)
+        if not isinstance(types, dict):
+            raise ValueError(f"types must name one type for each column, got {shown(types)}")
+        return {name: map_column(folder, name, types.get(name), events) for name in COLUMNS}, None
+    listed = facts.pop("shards")
+    if not isinstance(listed, list):
+        raise ValueError(f"shards must be a list, got {shown(listed)}")
+    shards = Shards(folder, address_of(folder), [Shard.read(each) for each in listed])
+    if shards.starts[-1] != events:
+        raise ValueError(f"its shards have {counted(int(shards.starts[-1]), 'event')}, expected {events:,}")
+    if not np.isin(shards.starts, offsets).all():
+        raise ValueError("a recording is in two of its shards")
+    durations = read_index(folder / DURATIONS, len(offsets) - 1)
+    return shards.columns(), Measures(durations, read_amounts(folder / RECORDED, len(offsets) - 1))
 
 
 def _reopen(

@@ -7,7 +7,11 @@ from event2vec.events import COLUMNS
 VERSION = 3  # 2: sets of clusters are a column; 3: groups are one too
 DESCRIPTION = "store.json"
 OFFSETS, LABELS, SETS = "offsets.npy", "labels.npy", "sets.npy"
-FILES = frozenset({DESCRIPTION, OFFSETS, LABELS, SETS, *(f"{name}.bin" for name in COLUMNS)})
+SHARDED_VERSION = 4  # columns are in shards; the rest is as in 3
+SHARDS = "shards"  # the folder with them
+DURATIONS, RECORDED = "durations.npy", "recorded.npy"  # of each recording, so that no shard is read for them
+INDEX = (OFFSETS, LABELS, SETS, DURATIONS, RECORDED)
+FILES = frozenset({DESCRIPTION, *INDEX, SHARDS, *(f"{name}.bin" for name in COLUMNS)})
 
 # Each column starts with the first type and changes to the next when a recording needs it.
 Types = Mapping[str, tuple[str, ...]]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.data.store_layout import DESCRIPTION, PIXELS, VERSION
+from event2vec.data.store_layout import DESCRIPTION, PIXELS, SHARDED_VERSION, VERSION
 from event2vec.documents import read_json
 from event2vec.errors import FileError
 from event2vec.names import counted, shown
@@ -25,7 +25,7 @@ def read_description(folder: Path) -> dict[str, Any]:
         raise FileError(folder, f"is not a store: it has no {DESCRIPTION}. Make one with 'event2vec prepare'")
     facts = read_json(path, LARGEST_DESCRIPTION)
     version = facts.pop("version", None)
-    if version != VERSION:
+    if version not in (VERSION, SHARDED_VERSION) or ("shards" in facts) != (version == SHARDED_VERSION):
         raise FileError(path, f"has layout version {shown(version)}, this program reads {VERSION}. {PREPARE_AGAIN}")
     return facts
 
@@ -56,7 +56,20 @@ def _check_number(value: Any, name: str) -> int:
 
 
 def read_index(path: Path, count: int) -> NDArray[np.int64]:
-    """Integers saved by numpy. The size in the header is compared with the file before memory is reserved."""
+    """Integers saved by numpy."""
+    return _read_numbers(path, count, "i").astype(np.int64)
+
+
+def read_amounts(path: Path, count: int) -> NDArray[np.float64]:
+    """Numbers from 0 saved by numpy, with fractions."""
+    found = _read_numbers(path, count, "f").astype(np.float64)
+    if not (found >= 0).all():
+        raise ValueError(f"{path.name} has numbers below 0")
+    return found
+
+
+def _read_numbers(path: Path, count: int, kind: str) -> NDArray[Any]:
+    """The size in the header is compared with the file before memory is reserved."""
     size = _size(path)
     with path.open("rb") as file:
         try:
@@ -64,10 +77,10 @@ def read_index(path: Path, count: int) -> NDArray[np.int64]:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
         except Exception:  # numpy parses headers with Python's parser, which raises many kinds of errors
             raise ValueError(f"{path.name} is not a NumPy file") from None
-        if shape != (count,) or dtype.kind != "i" or size - file.tell() != count * dtype.itemsize:
+        if shape != (count,) or dtype.kind != kind or size - file.tell() != count * dtype.itemsize:
             found = f"{shown(shape)} of {shown(dtype.str)} in {size:,} bytes"
             raise ValueError(f"{path.name} has {found}, expected {count} whole numbers")
-        return np.fromfile(file, dtype, count).astype(np.int64)
+        return np.fromfile(file, dtype, count)
 
 
 def map_column(folder: Path, name: str, kind: Any, events: int) -> NDArray[Any]:
@@ -123,15 +136,15 @@ def check_sets(
 def check_events(
     x: NDArray[Any], y: NDArray[Any], t: NDArray[Any], p: NDArray[Any], rho: NDArray[Any], sensor: Sensor
 ) -> None:
-    """Check what `Events` guarantees: training would not notice a damaged store otherwise."""
-    if len(t) == 0:
+    """Check what `Events` guarantees: training would not notice a damaged store otherwise. Takes rows of events too."""
+    if t.size == 0:
         return
     for name, column, side in (("x", x, sensor.width), ("y", y, sensor.height)):
         low = 0 if column.dtype.kind == "u" else column.min()
         if not (low >= 0 and column.max() <= side - 1):  # NaN fails both
             found = column[~((column >= 0) & (column <= side - 1))][0]
             raise ValueError(f"an event at {name} = {found:g} outside the sensor, which is {sensor}")
-    if t[0] < 0 or t[-1] >= 2**62 or (t[1:] < t[:-1]).any():
+    if t[..., 0].min() < 0 or t[..., -1].max() >= 2**62 or (t[..., 1:] < t[..., :-1]).any():
         raise ValueError("times that decrease, are negative or are too large")
     if p.view(np.uint8).max() > 1:
         raise ValueError("polarities other than 0 and 1")

@@ -10,11 +10,19 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from event2vec.events import Events
+from event2vec.mersenne import Generator, Mersenne
 
 PERIODS = 10  # of a recording, of each of which the first part is kept
 REACH = 3  # pixels to each side whose events count in the density
 SIGMA = 7 / 5  # pixels
 TAU = 30_000.0  # microseconds in which the density of an event falls to 1 / e
+
+
+def thin_events(method: str, events: Events, length: int, generator: Generator) -> Events:
+    """At most `length` events by one of `METHODS`; computed in torch, whatever the columns are."""
+    if isinstance(generator, Mersenne):
+        generator = generator.torch()
+    return METHODS[method](events.torch(), length, generator).like(events)
 
 
 def thin_in_time(events: Events, length: int, generator: torch.Generator) -> Events:
@@ -90,3 +98,6 @@ def _traces(pixel: Int64[Tensor, " n"], t: Float[Tensor, " n"]) -> Float[Tensor,
         now = (rank == number).nonzero()[:, 0]
         trace[now] += trace[now - 1] * torch.exp((t[now - 1] - t[now]) / TAU)
     return trace
+
+
+METHODS = {"temporal": thin_in_time, "spatial": thin_in_space, "density": thin_by_density}

@@ -125,15 +125,10 @@ class _Cutter:
         self.made = 0  # windows so far
 
     def add(self, chunk: "Events") -> "Events":
-        import torch
-
-        from event2vec.events import COLUMNS, Events
-
         if self.held is None or len(self.held) == 0:
             self.held = chunk
         else:
-            pairs = {name: (getattr(self.held, name), getattr(chunk, name)) for name in COLUMNS}
-            self.held = Events(**{name: torch.cat(pair) for name, pair in pairs.items()}, sensor=chunk.sensor)
+            self.held = type(chunk).join([self.held, chunk])
         return self.held
 
     def window(self, number: int, start: int, stop: int, events: "Events") -> Window:
@@ -165,7 +160,7 @@ class _ByTime(_Cutter):
     def _find(self) -> bool:
         """Drop what no window needs any more, and go on to the next window that has an event."""
         while self.held is not None:
-            self.held = self.held.select(slice(_before(self.held, self.start), None))
+            self.held = self.held.select(slice(self.held.before(self.start), None))
             if len(self.held) == 0:
                 return False
             ahead = int(self.held.t[0]) - self.start - self.length
@@ -178,7 +173,7 @@ class _ByTime(_Cutter):
         assert self.held is not None
         start, stop = self.start, self.start + self.length
         self.start += self.step
-        return self.window(start // self.step, start, stop, self.held.select(slice(0, _before(self.held, stop))))
+        return self.window(start // self.step, start, stop, self.held.select(slice(0, self.held.before(stop))))
 
 
 class _ByCount(_Cutter):
@@ -201,10 +196,3 @@ class _ByCount(_Cutter):
 
     def _take(self, events: "Events") -> Window:
         return self.window(self.made, int(events.t[0]), int(events.t[-1]) + 1, events)
-
-
-def _before(events: "Events", time: int) -> int:
-    """How many events come before this time."""
-    import torch
-
-    return int(torch.searchsorted(events.t, min(time, 2**63 - 1)))

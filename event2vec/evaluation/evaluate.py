@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.data.batches import Recordings, collate_indexed
+from event2vec.data.batches import Recordings
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.accuracy import Interval, Repeated, wilson_interval
@@ -152,7 +152,7 @@ def classify_store(
     scores = []
     for start in range(0, len(store), batch):
         rows = range(start, min(start + batch, len(store)))
-        events, _, _ = collate_indexed([recordings[draw, index] for index in rows])
+        events, _, _ = recordings.batch([(draw, index) for index in rows])
         scores.append(model(events.to(device)).cpu().double().softmax(dim=-1).numpy())
         progress.advance(draw * len(store) + rows.stop)
     return np.concatenate(scores)

@@ -5,7 +5,9 @@ the paper appends one to the frozen network, and logistic regression, which find
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from event2vec.cpu import using_threads
-from event2vec.data.batches import Recordings, collate_indexed
+from event2vec.data.batches import Recordings
 from event2vec.data.sampling import Sampling
 from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
@@ -22,7 +24,7 @@ from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Event2VecClassifier
-from event2vec.model.embedding import normalised_coordinates, normalised_intervals
+from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 from event2vec.model.heads import mean_over_valid
 from event2vec.model.masked import MaskedEventModel
 from event2vec.model.relative import positions_of
@@ -62,12 +64,19 @@ class ProbeRow:
     trained: Accuracies  # of a linear layer trained by gradient descent
     logistic: Accuracies  # of logistic regression
 
+    def facts(self) -> dict[str, Any]:
+        """What JSON holds."""
+        facts: dict[str, Any] = {"features": self.features, "blocks": self.blocks}
+        for name, found in (("trained_head", self.trained), ("logistic_regression", self.logistic)):
+            facts[name] = {"accuracy": found.accuracy, "accuracy_std": found.accuracy_std, "interval": found.interval}
+        return facts
 
-def probe(
+
+def probe_network(
     model: Network,
     store: EventStore,
     sampling: Sampling,
-    layers: list[int],
+    layers: Sequence[int],
     repeats: int = 10,
     progress: Progress = SILENT,
     training: HeadTraining | None = None,
@@ -78,7 +87,7 @@ def probe(
     """
     deepest = model.config.blocks
     if any(not 0 <= blocks <= deepest for blocks in layers):
-        raise Event2VecError(f"layers must be from 0 to {deepest}, the number of blocks, got {layers}")
+        raise Event2VecError(f"layers must be from 0 to {deepest}, the number of blocks, got {list(layers)}")
     for split in ("train", "test"):
         if split not in store.splits:
             raise FileError(store.folder, f"has no recordings in the split '{split}', which probing needs")
@@ -122,7 +131,7 @@ def extract(
     with progress.stage("extracting features", len(store)):
         for start in range(0, len(store), 32):
             stop = min(start + 32, len(store))
-            batch, _, _ = collate_indexed([recordings[draw, index] for index in range(start, stop)])
+            batch, _, _ = recordings.batch([(draw, index) for index in range(start, stop)])
             for number, vectors in enumerate(_at_depths(model, batch.to(device), depths)):
                 rows[number].append(vectors.cpu().float().numpy())
             progress.advance(stop)

@@ -36,7 +36,7 @@ RATES = 5  # batches whose rates give a mean and a deviation
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean, and the deviation of what it is the mean of."""
+    """A mean, and the standard deviation of the values that it was taken over."""
 
     mean: float
     deviation: float
@@ -124,7 +124,7 @@ def measure_speed(model: Classifier, recordings: Sequence[Events], compute: Comp
 
 @dataclass(frozen=True)
 class Split:
-    """Milliseconds from the events of one recording to its class, by what takes them."""
+    """Milliseconds from the events of one recording to its class, part by part."""
 
     sampling: float  # making clusters, or drawing events
     embedding: float

@@ -13,8 +13,8 @@ from event2vec.data.windows import Window, Windows
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.smoothing import Smoothing, smooth
 from event2vec.events import Events
-from event2vec.io.chunks import read_chunks
-from event2vec.model.classifier import BATCH, UNKNOWN, Classifier
+from event2vec.io.chunks import decode_chunks
+from event2vec.model.predictor import BATCH, UNKNOWN, Predictor
 from event2vec.progress import SILENT, Progress
 from event2vec.sensor import Sensor
 
@@ -118,7 +118,7 @@ class Timeline:
 
 
 def timeline(
-    model: Classifier,
+    model: Predictor,
     recording: Events | str | Path | Iterable[Events],
     windows: Windows | None = None,
     *,
@@ -148,7 +148,7 @@ def timeline(
             f"min_confidence must be from 0 to 1 and smooth_over above 0, got {min_confidence} and {smooth_over}"
         )
     if isinstance(recording, str | Path):
-        recording = read_chunks(recording, usual=model.config.sensor, **reading)
+        recording = decode_chunks(recording, usual=model.config.sensor, **reading)
     chunks = _Counted([recording] if isinstance(recording, Events) else recording)
     answers = _Answers(model.for_reading(MANY * vote), windows, vote)
     with progress.stage("answering", None):
@@ -187,7 +187,7 @@ class _Answered(NamedTuple):
 class _Answers:
     """What a network says about windows, as they come."""
 
-    def __init__(self, model: Classifier, windows: Windows, vote: int) -> None:
+    def __init__(self, model: Predictor, windows: Windows, vote: int) -> None:
         self.model, self.windows, self.vote = model, windows, vote
         self.found: list[_Answered] = []
         self.remarks: list[str] = []
@@ -201,7 +201,7 @@ class _Answers:
         predictions = self.model.predict([window.events for window in full], vote=self.vote, batch=len(full))
         for window, answer in zip(full, predictions, strict=True):
             self.remarks += ["; ".join(answer.remarks)] if answer.remarks else []
-            scores = answer.scores.double().tolist()
+            scores = [float(score) for score in answer.scores]
             place = (window.number, window.start, window.stop)
             self.found.append(_Answered(place, len(window.events), scores, answer.unknown is None))
 

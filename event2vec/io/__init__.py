@@ -1,4 +1,7 @@
-"""Files to Events and back. The reader is chosen by a file's first bytes, then by its suffix."""
+"""Files to Events and back. The reader is chosen by a file's first bytes, then by its suffix.
+
+What is decoded has numpy columns and does not need torch; `read_events` and `read_recording` give tensors.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -13,7 +16,7 @@ from event2vec.io.recording import Decoded, Recording, check
 from event2vec.names import excerpt
 from event2vec.sensor import Sensor, SensorLike
 
-__all__ = ["Recording", "read_events", "read_recording", "write_events"]
+__all__ = ["Recording", "read_arrays", "read_events", "read_recording", "write_events"]
 
 Reader = Callable[..., Decoded]
 
@@ -84,10 +87,22 @@ def read_events(
     `sensor` overrides the size in the file; `columns` and `time_unit` are for formats that do not define them. A file
     that names no sensor has the `usual` one if its events are on it, otherwise the smallest that holds them.
     """
+    return read_arrays(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual).torch()
+
+
+def read_arrays(
+    path: str | Path,
+    *,
+    sensor: SensorLike | None = None,
+    columns: str | None = None,
+    time_unit: str | None = None,
+    usual: SensorLike | None = None,
+) -> Events:
+    """`read_events` with numpy arrays as columns, without torch."""
     size = None if sensor is None else Sensor.of(sensor)
-    recording = read_recording(path, sensor=size, columns=columns, time_unit=time_unit)
+    recording = decode_recording(path, sensor=size, columns=columns, time_unit=time_unit)
     for warning in recording.warnings:
-        warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=2)
+        warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=3)
     if usual is not None and recording.fits(Sensor.of(usual)):
         return replace(recording.events, sensor=Sensor.of(usual))
     return recording.events
@@ -97,6 +112,13 @@ def read_recording(
     path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
 ) -> Recording:
     """Read the events, and facts about their file."""
+    return decode_recording(path, sensor=sensor, columns=columns, time_unit=time_unit).torch()
+
+
+def decode_recording(
+    path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
+) -> Recording:
+    """`read_recording` with numpy arrays as columns, without torch."""
     path = Path(path)
     try:
         format = detect_format(path)
@@ -170,7 +192,7 @@ def write_events(path: str | Path, events: Events) -> None:
         _check_plain(path, events)
     try:
         with whole_file(path) as temporary:
-            write(temporary, events.to("cpu"))
+            write(temporary, events.arrays())
     except OSError as error:
         raise FileError(path, f"cannot be written: {error.strerror or error}") from None
 

@@ -229,11 +229,11 @@ def write_npz(path: Path, events: Events) -> None:
     with path.open("wb") as file:  # given a path, numpy would append .npz to A.NPZ
         np.savez_compressed(
             file,
-            x=events.x.numpy().astype(coordinate),
-            y=events.y.numpy().astype(coordinate),
-            t=events.t.numpy(),
-            p=events.p.numpy(),
-            rho=events.rho.numpy(),
+            x=events.x.astype(coordinate),
+            y=events.y.astype(coordinate),
+            t=events.t,
+            p=events.p,
+            rho=events.rho,
             sensor=np.array([events.sensor.width, events.sensor.height]),
         )
 

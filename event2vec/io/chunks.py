@@ -9,15 +9,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from event2vec.errors import Event2VecWarning, FileError
-from event2vec.events import Events, arrange_events, as_tensor
-from event2vec.io import FIXED, arrays, detect_format, es, hdf5, read_events, read_recording, refuse_options, text
+from event2vec.events import Events, arrange_events, as_array
+from event2vec.io import FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, refuse_options, text
 from event2vec.io.recording import Decoded, bounding_sensor, unwrap
 from event2vec.io.segments import PERIODS, SEGMENT, SUFFIXES, header_length, misplaced, segments
 from event2vec.names import excerpt
@@ -58,19 +57,33 @@ def read_chunks(
     decoded at once. Other formats, small files and clusters are read whole. A file that does not name its sensor is
     read twice: give `sensor` if you know it. It has the `usual` one if its events are on that.
     """
+    for chunk in decode_chunks(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual, segment=segment):
+        yield chunk.torch()
+
+
+def decode_chunks(
+    path: str | Path,
+    *,
+    sensor: SensorLike | None = None,
+    columns: str | None = None,
+    time_unit: str | None = None,
+    usual: SensorLike | None = None,
+    segment: int = SEGMENT,
+) -> Iterator[Events]:
+    """`read_chunks` with numpy arrays as columns, without torch."""
     path = Path(path)
     options = _Options(None if sensor is None else Sensor.of(sensor), columns, time_unit, segment)
     format = detect_format(path)
     size, streamed = path.stat().st_size, can_stream(path)
     if size > LARGE and not streamed:
-        warnings.warn(f"{path}: {format} cannot be read in chunks; it is read whole", Event2VecWarning, stacklevel=2)
+        warnings.warn(f"{path}: {format} cannot be read in chunks; it is read whole", Event2VecWarning, stacklevel=3)
     if size > segment and streamed:
         refuse_options(path, format, columns, time_unit)
         stream = _Stream(path, format, options, None if usual is None else Sensor.of(usual))
         if not stream.has_counts():
             yield from stream
             return
-    yield read_events(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual)
+    yield read_arrays(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual)
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ def first_time(path: str | Path) -> int:
     """What the camera's clock showed at the first event of a recording, in microseconds."""
     path = Path(path)
     if not can_stream(path):
-        return read_recording(path).start
+        return decode_recording(path).start
     first = _Stream(path, detect_format(path), _Options()).first()
     return 0 if first is None else int(np.asarray(first.t).min()) + first.clock
 
@@ -107,7 +120,7 @@ class _Stream:
         clock, order = _Clock(), None
         for decoded in self.pieces():
             for warning in decoded.warnings:
-                warnings.warn(f"{self.path}: {warning}", Event2VecWarning, stacklevel=3)
+                warnings.warn(f"{self.path}: {warning}", Event2VecWarning, stacklevel=4)
             if len(decoded.t) == 0:
                 continue
             order = order or _Order(self.path, self.options.sensor or decoded.sensor or self.bounding())
@@ -178,10 +191,10 @@ class _Clock:
 class _Held:
     """Events that may still be overtaken by late ones."""
 
-    x: Tensor
-    y: Tensor
-    t: Tensor
-    p: Tensor
+    x: NDArray[Any]
+    y: NDArray[Any]
+    t: NDArray[Any]
+    p: NDArray[Any]
 
 
 class _Order:
@@ -193,13 +206,14 @@ class _Order:
         self.start, self.done = 0, -(2**62)
 
     def feed(self, decoded: Decoded, t: NDArray[np.int64]) -> Iterator[Events]:
-        columns = [as_tensor(column) for column in (decoded.x, decoded.y, t, decoded.p)]
-        new = _Held(columns[0].float(), columns[1].float(), columns[2], columns[3])
+        x, y, p = (as_array(column) for column in (decoded.x, decoded.y, decoded.p))
+        with np.errstate(over="ignore"):  # what is not on the sensor is found when events are arranged
+            new = _Held(x.astype(np.float32), y.astype(np.float32), t, p)
         if self.held is not None:
             pairs = ((getattr(self.held, name), getattr(new, name)) for name in "xytp")
-            new = _Held(*(torch.cat(pair) for pair in pairs))
+            new = _Held(*(np.concatenate(pair) for pair in pairs))
         if bool((new.t[1:] < new.t[:-1]).any()):
-            order = torch.argsort(new.t, stable=True)
+            order = np.argsort(new.t, kind="stable")
             new = _Held(*(getattr(new, name)[order] for name in "xytp"))
         if int(new.t[0]) < self.done:
             late = (self.done - int(new.t[0])) / 1e3
@@ -208,7 +222,7 @@ class _Order:
                 f"has an event that comes {late:.0f} ms late, expected at most {DISORDER // 1000} ms in a recording "
                 "that is read in chunks. Sort it: event2vec convert IN OUT",
             )
-        ready = int(torch.searchsorted(new.t, int(new.t[-1]) - DISORDER))
+        ready = int(np.searchsorted(new.t, int(new.t[-1]) - DISORDER))
         self.held = _Held(*(getattr(new, name)[ready:] for name in "xytp"))
         if ready:
             yield self._events(_Held(*(getattr(new, name)[:ready] for name in "xytp")))

@@ -178,7 +178,5 @@ def write_hdf5(path: Path, events: Events) -> None:
         group = file.create_group("events")
         group.attrs["width"], group.attrs["height"] = events.sensor.width, events.sensor.height
         for name, kind in (("x", np.uint16), ("y", np.uint16), ("t", np.int64), ("p", np.bool_)):
-            group.create_dataset(
-                name, data=getattr(events, name).numpy().astype(kind), compression="gzip", shuffle=True
-            )
+            group.create_dataset(name, data=getattr(events, name).astype(kind), compression="gzip", shuffle=True)
     path.write_bytes(image.getbuffer())

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from event2vec.errors import FileError
 from event2vec.events import Events
@@ -119,22 +118,22 @@ def _decode(
     with _named(instead or path, suffix) as name, _panics(path, f"cannot be decoded as {suffix[1:].upper()}"):
         table = eventcv.load(str(name), time_unit="us", sensor_size=EVERY_PIXEL).numpy()
     # Rows of x, y, t, p as 64-bit numbers.
-    rows = torch.from_numpy(table.view(np.int64))
-    x, y, p = torch.empty(len(rows)), torch.empty(len(rows)), torch.empty(len(rows), dtype=torch.bool)
-    t, start = torch.empty(len(rows), dtype=torch.int64), int(rows[0, 2]) if len(rows) else 0
+    rows = table.view(np.int64)
+    x, y, p = np.empty(len(rows), np.float32), np.empty(len(rows), np.float32), np.empty(len(rows), np.bool_)
+    t, start = np.empty(len(rows), np.int64), int(rows[0, 2]) if len(rows) else 0
     for first in range(0, len(rows), CACHED):
         part = slice(first, first + CACHED)
         x[part], y[part] = rows[part, 0], rows[part, 1]
-        torch.sub(rows[part, 2], start, out=t[part])
-        torch.ne(rows[part, 3], 0, out=p[part])
-    return Decoded(x, y, t.numpy(), p, sensor, None, warnings, start)
+        np.subtract(rows[part, 2], start, out=t[part])
+        np.not_equal(rows[part, 3], 0, out=p[part])
+    return Decoded(x, y, t, p, sensor, None, warnings, start)
 
 
 def write_native(path: Path, events: Events) -> None:
     """AEDAT4, EVT2 or DAT, by the suffix of `path`."""
     import eventcv
 
-    x, y, t, p = (column.numpy().astype(np.int64) for column in (events.x, events.y, events.t, events.p))
+    x, y, t, p = (column.astype(np.int64) for column in (events.x, events.y, events.t, events.p))
     suffix = path.suffix.lower()
     with path.open("wb") as file, _panics(path, "cannot be written"):
         stream = eventcv.from_numpy(

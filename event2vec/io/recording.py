@@ -48,6 +48,10 @@ class Recording:
     sensor_declared: bool  # False: the size is the smallest that holds the events
     warnings: tuple[str, ...] = ()
 
+    def torch(self) -> "Recording":
+        """The same with tensors as columns."""
+        return replace(self, events=self.events.torch())
+
     def fits(self, sensor: Sensor) -> bool:
         """Whether the events can be from this sensor: it is theirs, or their file names none and they are all on it."""
         own = self.events.sensor
@@ -59,7 +63,7 @@ class Recording:
 
 
 def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> Recording:
-    """Turn the result of a reader into a recording, or into one error that names the file."""
+    """Turn the result of a reader into a recording with numpy columns, or into one error that names the file."""
     declared = sensor or decoded.sensor
     try:
         size = declared or bounding_sensor(decoded.x, decoded.y)

@@ -175,7 +175,7 @@ def _words(line: str) -> list[str]:
 def write_text(path: Path, events: Events) -> None:
     """Microseconds, x, y, polarity; commas for .csv, spaces for .txt."""
     separator = "," if path.suffix.lower() == ".csv" else " "
-    table = np.stack([column.numpy().astype(np.int64) for column in (events.t, events.x, events.y, events.p)], axis=1)
+    table = np.stack([column.astype(np.int64) for column in (events.t, events.x, events.y, events.p)], axis=1)
     with path.open("w", encoding="ascii") as file:
         file.write(f"# sensor {events.sensor}\n{separator.join(DEFAULT_COLUMNS)}\n")
         np.savetxt(file, table, fmt="%d", delimiter=separator)

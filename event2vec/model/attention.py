@@ -4,23 +4,23 @@ Forgetting attention     score(i, j) = q_i k_j / sqrt(w) + C_i - C_j,  C the run
                          softmax over j <= i.
 Gated linear attention   S_i = diag(a_i) S_(i-1) + k_i v_i^T,  output q_i^T S_i, with a gate a for each channel of k.
 
-Both run over a row and over the row reversed; one projection brings the two together (Eq. 10). Events are valid on a
-prefix of each row and reversing leaves padding at the end, so no event ever sees padding and no mask is needed.
+Both run over a row and over the row reversed; one projection brings the two together (Eq. 10).
 """
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.model import compiled_attention, compiled_rows
 from event2vec.model.compiled_rows import EPSILON
 from event2vec.model.config import ModelConfig
-from event2vec.model.rotation import rotate, rotate_back
+from event2vec.model.gated_linear import gated_linear_attention
+from event2vec.model.rows import Rows, reverse
 
 # How many numbers of each type hold a sum of log gates precisely enough. float16 is missing: it cannot hold sums
 # beyond 65,504 at all.
@@ -159,132 +159,6 @@ def _for_each_head(
     columns = columns.view(batch, groups, heads // groups, length, more)
     shared = shared[:, :, None].expand(-1, -1, heads // groups, -1, -1)
     return torch.cat([columns, shared], dim=-1).flatten(1, 2)
-
-
-CHUNK = 32  # rows of gated linear attention that are computed at once
-WEAKEST = -5.0  # the log of the smallest gate: half a chunk of such gates is e^80, which float32 still holds
-
-
-def gated_linear_recurrence(
-    q: Float[Tensor, "batch heads length width"],
-    k: Float[Tensor, "batch heads length width"],
-    v: Float[Tensor, "batch heads length value_width"],
-    log_gate: Float[Tensor, "batch heads length width"],
-) -> Float[Tensor, "batch heads length value_width"]:
-    """The definition of gated linear attention, event by event. Slow; tests hold the fast form to it."""
-    state = q.new_zeros(*q.shape[:2], q.shape[-1], v.shape[-1])
-    outputs = []
-    for step in range(q.shape[2]):
-        state = log_gate[:, :, step].exp()[..., None] * state + k[:, :, step, :, None] * v[:, :, step, None, :]
-        outputs.append(q[:, :, step, None, :] @ state)
-    return torch.cat(outputs, dim=2)
-
-
-def gated_linear_attention(
-    q: Float[Tensor, "batch heads length width"],
-    k: Float[Tensor, "batch heads length width"],
-    v: Float[Tensor, "batch heads length value_width"],
-    log_gate: Float[Tensor, "batch heads length width"],
-) -> Float[Tensor, "batch heads length value_width"]:
-    """`gated_linear_recurrence` in chunks: matrix products within a chunk, one state handed from chunk to chunk.
-
-    Gates below e^-5 are taken as e^-5. Computed in float32 whatever comes in: the factors within a chunk span the
-    whole range of its exponents.
-    """
-    length, dtype = q.shape[2], v.dtype
-    with torch.autocast(q.device.type, enabled=False):
-        # Events of 0 at the end of the last chunk come after all real ones, so none of these sees them.
-        q, k, v, log_gate = (
-            F.pad(part.float(), (0, 0, 0, -length % CHUNK)).unflatten(2, (-1, CHUNK)) for part in (q, k, v, log_gate)
-        )
-        faded = log_gate.clamp(min=WEAKEST).cumsum(3)
-        middle, whole = faded[..., CHUNK // 2 - 1 : CHUNK // 2, :], faded[..., -1:, :]
-        scores = (q * (faded - middle).exp()) @ (k * (middle - faded).exp()).mT
-        within = scores.tril() @ v
-        added = (k * (whole - faded).exp()).mT @ v
-        states = _states(whole.exp().squeeze(3), added)
-        across = (q * faded.exp()) @ states
-        return (within + across).flatten(2, 3)[:, :, :length].to(dtype)
-
-
-def _states(
-    kept: Float[Tensor, "batch heads chunks width"], added: Float[Tensor, "batch heads chunks width value_width"]
-) -> Float[Tensor, "batch heads chunks width value_width"]:
-    """The state that each chunk starts from."""
-    state = added.new_zeros(added.shape[:2] + added.shape[3:])
-    states = []
-    for chunk in range(added.shape[2]):
-        states.append(state)
-        state = kept[:, :, chunk, :, None] * state + added[:, :, chunk]
-    return torch.stack(states, dim=2) if states else added
-
-
-def reversal(valid: Bool[Tensor, "batch length"]) -> Int64[Tensor, " places"]:
-    """How to reverse each row: for each place of the batch laid end to end, the place to take from.
-
-    Padding stays at the end. Reversing twice restores the row.
-    """
-    batch, length = valid.shape
-    place = torch.arange(length, device=valid.device)
-    count = valid.sum(dim=1, keepdim=True)
-    turned = torch.where(place < count, count - 1 - place, place)
-    return (turned + length * torch.arange(batch, device=valid.device)[:, None]).flatten()
-
-
-class Rows:
-    """Where the rows of a batch end, how to reverse them, and how to rotate what is at their positions, if at all."""
-
-    def __init__(
-        self, valid: Bool[Tensor, "batch length"], rotation: Float[Tensor, "batch length 2 pairs"] | None = None
-    ) -> None:
-        self.valid = valid
-        self.rotation = rotation
-        self.counts = valid.sum(dim=1)
-        self._turn: Tensor | None = None
-
-    @property
-    def turn(self) -> Int64[Tensor, " places"]:
-        """What `reverse` needs, made when it is first asked for: compiled attention does without."""
-        if self._turn is None:  # torch.compile takes no cached_property
-            self._turn = reversal(self.valid)
-        return self._turn
-
-    def reversed(self) -> "Rows":
-        """The same rows as the second direction reads them."""
-        return Rows(self.valid, None if self.rotation is None else reverse(self.rotation, self.turn))
-
-    def rotate(self, *parts: Tensor) -> tuple[Tensor, ...]:
-        """Queries, keys and values for relative attention; as they are without it."""
-        return parts if self.rotation is None else tuple(rotate(part, self.rotation) for part in parts)
-
-    def rotate_back(
-        self, seen: Float[Tensor, "batch length *heads width"]
-    ) -> Float[Tensor, "batch length *heads width"]:
-        """What relative attention gave, as each event sees it from itself."""
-        return seen if self.rotation is None else rotate_back(seen, self.rotation)
-
-
-def reverse(
-    rows: Float[Tensor, "batch length *rest"], turn: Int64[Tensor, " places"]
-) -> Float[Tensor, "batch length *rest"]:
-    """Reverse each row, as `reversal` says."""
-    return _Reverse.apply(rows, turn)  # type: ignore[no-untyped-call]
-
-
-class _Reverse(torch.autograd.Function):
-    """Its own gradient: torch would add row by row where a second turn is a copy."""
-
-    @staticmethod
-    def forward(rows: Tensor, turn: Tensor) -> Tensor:
-        return rows.flatten(0, 1).index_select(0, turn).view(rows.shape)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[1])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        return reverse(gradients[0], ctx.saved_tensors[0]), None
 
 
 class Direction(nn.Module):

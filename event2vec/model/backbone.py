@@ -5,10 +5,11 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from event2vec.model.attention import Bidirectional, Rows, build_attention
+from event2vec.model.attention import Bidirectional, build_attention
 from event2vec.model.config import ModelConfig
 from event2vec.model.norm import LayerNorm
 from event2vec.model.relative import Rotations, build_rotations
+from event2vec.model.rows import Rows
 
 Positions = Float[Tensor, "batch length 3"] | None  # None without relative attention
 

@@ -5,6 +5,7 @@ README.md (a model card). Nothing in it can run code.
 """
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,18 +18,15 @@ import torch
 from torch import Tensor
 
 from event2vec.atomic import whole_folder
-from event2vec.baselines import section_of
-from event2vec.data.sampling import Sampling
-from event2vec.data.windows import Windows
 from event2vec.documents import read_json
 from event2vec.errors import Event2VecError, FileError
+from event2vec.hub import fetch_folder
 from event2vec.model.classifier import Classifier, Event2VecClassifier, build_model, count_parameters
-from event2vec.model.config import ModelConfig, NetworkConfig
+from event2vec.model.config import ModelConfig
+from event2vec.model.description import Description, read_config
 from event2vec.model.embedding import TabulatedSpatial
-from event2vec.model.masked import MaskedEventModel, build_masked_model
-from event2vec.model.trained_on import TrainedOn
-from event2vec.names import check_class_names, shorten, shown
-from event2vec.settings import build_settings
+from event2vec.model.masked import MaskedEventModel, MaskedModel, build_masked_model
+from event2vec.names import shorten, shown
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 BEST, NETWORK, RECIPE = "best", "model", "recipe.yaml"  # in the folder of a run
@@ -36,7 +34,7 @@ FORMAT = 1
 KINDS = ("classifier", "masked")
 
 
-def save_model(model: Classifier | MaskedEventModel, folder: str | Path) -> None:
+def save_model(model: Classifier | MaskedModel, folder: str | Path) -> None:
     """Save a network so that `load_model` can load it.
 
         save_model(model, "networks/mine")
@@ -72,22 +70,14 @@ def check_text_path(folder: Path) -> None:
         ) from None
 
 
-def _describe(model: Classifier | MaskedEventModel) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "format": FORMAT,
-        "kind": KINDS[isinstance(model, MaskedEventModel)],
-        "model": asdict(model.config),
-    }
+def _describe(model: Classifier | MaskedModel) -> dict[str, Any]:
+    kind = {"format": FORMAT, "kind": KINDS[isinstance(model, MaskedModel)]}
     if isinstance(model, Classifier):
-        facts |= {"class_names": list(model.class_names), "sampling": asdict(model.sampling)}
-        facts["temperature"] = model.temperature
-        if model.trained_on:
-            facts["trained_on"] = model.trained_on.facts()
-        facts["windows"] = asdict(model.windows) if model.windows else None
-    return facts
+        return kind | Description.of(model).facts()
+    return kind | {"model": asdict(model.config)}
 
 
-def _card(model: Classifier | MaskedEventModel, facts: Mapping[str, Any]) -> str:
+def _card(model: Classifier | MaskedModel, facts: Mapping[str, Any]) -> str:
     size = count_parameters(model)
     lines = [
         "# Event2Vec network",
@@ -109,26 +99,28 @@ def _card(model: Classifier | MaskedEventModel, facts: Mapping[str, Any]) -> str
 
 
 def load_model(folder: str | PathLike[str]) -> Classifier:
-    """Load the classifier of a run or of a folder that `save_model` wrote.
+    """Load the classifier of a run, of a folder that `save_model` wrote, or of the Hugging Face Hub.
 
         load_model("runs/my_recordings").predict("clip.aedat4").name
+        load_model("hf://owner/name@v1")  # @ and a branch, a tag or a commit may be left out
 
     It is in evaluation mode. Nothing that is loaded can run code.
     """
     model = load_any_model(folder)
     if not isinstance(model, Classifier):
         raise FileError(
-            Path(folder), "holds a pre-trained network without classes. Fine-tune it: event2vec train RECIPE --init"
+            os.fspath(folder),
+            "holds a pre-trained network without classes. Fine-tune it: event2vec train RECIPE --init",
         )
     return model
 
 
-def load_any_model(folder: str | PathLike[str]) -> Classifier | MaskedEventModel:
+def load_any_model(folder: str | PathLike[str]) -> Classifier | MaskedModel:
     """Load a classifier or a pre-trained network, from a run or from a folder that `save_model` wrote.
 
     The network is first built without memory, so that a description that does not fit the weights costs nothing.
     """
-    folder = find_model(Path(folder))
+    folder = find_model(open_folder(folder))
     facts = _read_config(folder / CONFIG)
     path = folder / WEIGHTS
     shapes = _read_shapes(path)
@@ -147,37 +139,27 @@ def load_event2vec(folder: str | PathLike[str]) -> Event2VecClassifier | MaskedE
     model = load_any_model(folder)
     if isinstance(model, Event2VecClassifier | MaskedEventModel):
         return model
-    raise FileError(Path(folder), f"holds a {model.config.network} network, which has no tokens; expected event2vec")
+    raise FileError(
+        os.fspath(folder), f"holds a {model.config.network} network, which has no tokens; expected event2vec"
+    )
 
 
-def _build(facts: Mapping[str, Any], tensors: int) -> Classifier | MaskedEventModel:
+def _build(facts: Mapping[str, Any], tensors: int) -> Classifier | MaskedModel:
     """The network that config.json describes, with weights not loaded yet."""
-    config: NetworkConfig = build_settings(section_of(facts.get("model")), facts.get("model"), "model")
+    config = read_config(facts)
     if isinstance(config, ModelConfig) and config.blocks > tensors:
         raise ValueError(f"model.blocks is {config.blocks}, but there are only {tensors} weights")
     if facts["kind"] == "masked":
         return build_masked_model(config)
-    names = facts.get("class_names")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"class_names must be a list of strings, got {shown(names)}")
-    if len(names) != config.classes:
-        raise ValueError(f"class_names has {len(names)} names but model.classes is {config.classes}")
-    check_class_names(names)
-    sampling: Sampling = build_settings(Sampling, facts.get("sampling"), "sampling")
-    model = build_model(config, class_names=names, sampling=sampling)
-    model.temperature = _temperature(facts.get("temperature", 1.0))  # older networks have none
-    if "trained_on" in facts:
-        model.trained_on = TrainedOn.from_facts(facts["trained_on"])
-    if facts.get("windows") is not None:
-        model.windows = build_settings(Windows, facts["windows"], "windows")
+    described = Description.from_facts(facts)
+    model = build_model(config, class_names=described.class_names, sampling=described.sampling)
+    described.hand_to(model)
     return model
 
 
-def _temperature(value: Any) -> float:
-    """Within limits in which scores stay numbers."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.001 <= value <= 1000:
-        raise ValueError(f"temperature must be a number from 0.001 to 1,000, got {shown(value)}")
-    return float(value)
+def open_folder(folder: str | PathLike[str]) -> Path:
+    """The folder of a run or a network; the network at an address (hf://OWNER/NAME) is downloaded first."""
+    return fetch_folder(folder, (CONFIG, WEIGHTS))
 
 
 def holds_network(folder: Path) -> bool:

@@ -7,6 +7,8 @@ out as W_fb reads it (Eq. 10).
 
 import ctypes
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -17,9 +19,12 @@ from torch.autograd.function import once_differentiable
 from event2vec.errors import Event2VecError
 from event2vec.model.rotation import rotate_back
 
-INTERFACE = 3  # of the functions in C; a library of another one may be left from an earlier installation
+INTERFACE = 4  # of the functions in C; a library of another one may be left from an earlier installation
 WIDEST = 128  # channels of a head
-FUNCTIONS = ["variants", "attend", "learn", "project", "project_back", "norm", "norm_back", "convolve", "convolve_back"]
+FUNCTIONS = [
+    *("variants", "attend", "learn", "project", "project_back"),
+    *("norm", "norm_back", "convolve", "convolve_back", "look_around"),
+]
 BEFORE, BOTH = 1, 3  # directions: what was before each event, and also what comes after it
 
 
@@ -38,9 +43,7 @@ def library() -> ctypes.CDLL | None:
     return compiled
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def is_installed() -> bool:
-    return library() is not None
+INSTALLED = library() is not None  # constant for torch.compile; to declare a function as constant would load compilers
 
 
 @cache
@@ -59,6 +62,16 @@ class Settings:
     variant: int | None = None  # instructions: 0 is what every CPU has; None the widest
     stops = True  # whether rows end where the rest is below rounding
     used = True  # False: the folded form, as where nothing was compiled
+
+
+@contextmanager
+def set_aside() -> Iterator[None]:
+    """Attention in operations that every exporter knows."""
+    used, Settings.used = Settings.used, False
+    try:
+        yield
+    finally:
+        Settings.used = used
 
 
 def variant() -> int:
@@ -96,7 +109,7 @@ def takes(part: Tensor, width: int) -> bool:
         and width % 8 == 0
         and width > 0
         and not torch.is_autocast_enabled("cpu")
-        and is_installed()
+        and INSTALLED
     )
 
 

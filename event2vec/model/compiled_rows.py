@@ -1,7 +1,8 @@
 """What a network does to each token by itself, by compiled code (`compiled_rows.h`): one pass each way, with gradients.
 
 Heads for attention (`ForgettingDirection.project` says what is computed), LayerNorm (`norm.py`), and the convolutions
-of the temporal embedding (`ConvolutionalTemporal`; `compiled_times.h`), which also read each token's neighbours.
+of the temporal embedding (`ConvolutionalTemporal`; `compiled_times.h`), which also read each token's neighbours. And
+what is around each event (`neighbourhood.py`; `compiled_neighbourhood.h`), which needs no gradient.
 """
 
 import ctypes
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from event2vec.events import EventBatch
 from event2vec.model import compiled_attention
 
 EPSILON = 1e-5  # of every norm, here and in `compiled_rows.h`
@@ -153,6 +155,13 @@ class _Convolutions(torch.autograd.Function):
         changes = [torch.empty_like(part) for part in parts[2:]]
         _call("convolve_back", [*gradient.shape], [*parts, None, gradient, *changes])
         return None, None, None, *changes
+
+
+def look_around(batch: EventBatch, hidden: Tensor | None, grid: list[int], around: Tensor) -> None:
+    """Into `around`: ln(1 + c) of `neighbourhood.see_around`. `grid`: side, bins, reach and width, as in C."""
+    columns = [batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid, hidden]
+    columns = [None if column is None else column.contiguous() for column in columns]
+    _call("look_around", [*batch.x.shape, batch.sensor.width, batch.sensor.height, *grid], [*columns, around])
 
 
 def _call(name: str, numbers: list[int], parts: list[Any]) -> None:

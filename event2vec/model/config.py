@@ -1,21 +1,20 @@
 """NetworkConfig: what every network has; ModelConfig: size and parts of ours. Without torch: `--help` is fast."""
 
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import Any, Literal
 
 from event2vec.sensor import Sensor
 from event2vec.settings import Settings, setting
 
-
-def network_names() -> tuple[str, ...]:
-    """Ours, and those of the systems that it is compared with."""
-    return ("event2vec", *import_module("event2vec.baselines").NETWORKS)  # by name: it is further down the flow
+NAMES: list[str] = []  # of networks: each that is defined adds its own
 
 
 def named(network: str) -> Any:
     """The setting `network` of a section, which is the name of its network."""
-    return setting(network, "the network: event2vec, or a system that it is compared with", choices=network_names)
+    if network not in NAMES:
+        NAMES.append(network)
+    explanation = "the network: event2vec, or a system that it is compared with"
+    return setting(network, explanation, choices=lambda: tuple(NAMES))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +61,13 @@ class ModelConfig(NetworkConfig, section="model"):
         False,
         "events see where and when others are relative to themselves; ours, not the paper's (docs/differences.md)",
     )
+    neighbourhood: int = setting(
+        0,
+        "cells to a side, such as 7, in which an event sees how many others are around it; 0: none. "
+        "Ours, not the paper's (docs/differences.md)",
+        least=0,
+        most=15,
+    )
     drop_path: float = setting(
         0.0,
         "share of recordings that skip the last block in training; earlier blocks are skipped less, the first never",
@@ -95,6 +101,10 @@ class ModelConfig(NetworkConfig, section="model"):
             raise ValueError(
                 "model.relative needs heads of an even width of at least 8, "
                 f"got model.dim / model.heads = {self.dim // self.heads}"
+            )
+        if self.neighbourhood and self.neighbourhood % 2 == 0:
+            raise ValueError(
+                f"model.neighbourhood must be odd, so that an event is in the middle, got {self.neighbourhood}"
             )
         if self.drop_path and self.blocks == 1:
             raise ValueError("model.drop_path needs at least two blocks: the first block is never skipped")

@@ -2,6 +2,7 @@
 
 Space: phi(x, y, p), a small network (Eq. 5), or a learnt table with a row for each pixel and polarity (Eq. 2).
 Time: convolutions over the intervals between neighbours, or sine waves of the time itself.
+Neighbourhood, if asked for: what is around the event, added to space (ours: `neighbourhood.py`).
 Token: (ln rho + 1) * (space + time)                                                                       (Eq. 7)
        rho * (space + time) in the authors' released code
 """
@@ -11,37 +12,22 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from event2vec.events import EventBatch
 from event2vec.model import compiled_rows
 from event2vec.model.config import ModelConfig
+from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
+from event2vec.model.neighbourhood import Neighbourhood
 from event2vec.model.norm import LayerNorm
 from event2vec.sensor import Sensor
-
-
-def normalised_coordinates(batch: EventBatch) -> Float[Tensor, "batch length 3"]:
-    """x, y and p scaled to [-1, 1] (Eq. 4). On a sensor one pixel wide, x is -1."""
-    x = 2 * batch.x / max(batch.sensor.width - 1, 1) - 1
-    y = 2 * batch.y / max(batch.sensor.height - 1, 1) - 1
-    return torch.stack([x, y, 2 * batch.p.float() - 1], dim=-1)
 
 
 def pixel_rows(batch: EventBatch) -> Int64[Tensor, "batch length"]:
     """The row of each event in a table over the sensor: p * H * W + y * W + x (Eq. 2, 5), at the nearest pixel."""
     width, height = batch.sensor.width, batch.sensor.height
     return batch.p * (height * width) + batch.y.round().long() * width + batch.x.round().long()
-
-
-def normalised_intervals(batch: EventBatch) -> Float[Tensor, "batch length"]:
-    """Time since the previous event, as a share of the recording (Sec. 3.3).
-
-    Eq. 7 divides by max(t). We start t at the first event: without that the intervals would change with the
-    camera's clock. All events at one instant have intervals of 0.
-    """
-    intervals = torch.diff(batch.t, dim=1, prepend=batch.t[:, :1]) * batch.valid
-    return intervals / intervals.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 def log_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
@@ -71,7 +57,7 @@ class ParametricSpatial(nn.Module):
 
     def embed(self, where: Float[Tensor, "*rows 3"]) -> Float[Tensor, "*rows dim"]:
         """phi of normalised coordinates."""
-        where = self.norms[0](self.layers[0](where.to(next(self.parameters()).dtype)))
+        where = self.norms[0](self.layers[0](where.to(self.layers[0].get_parameter("weight").dtype)))
         where = self.norms[1](self.layers[1](where))
         return self.norms[2](self.layers[2](where))
 
@@ -140,19 +126,18 @@ class ConvolutionalTemporal(nn.Module):
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         intervals = normalised_intervals(batch).to(self.kernels[0].dtype)
-        if compiled_rows.serves(intervals, len(self.kernels[0])) and self._fits():
-            pairs = zip(self.kernels, self.norms, strict=True)
-            layers = [part for kernel, norm in pairs for part in (kernel, *norm.parameters())]
+        pairs = zip(self.kernels, self.norms, strict=True)
+        layers = [part for kernel, norm in pairs for part in (kernel, *norm.parameters(recurse=False))]
+        if compiled_rows.serves(intervals, len(self.kernels[0]), *layers) and self._usual():
             return compiled_rows.convolve(intervals, batch.valid, layers, len(self.kernels[2]))
         when, real = intervals[..., None], batch.valid[..., None]
         when = self.norms[0](convolve(when, self.kernels[0]))
         when = self.norms[1](convolve(when * real, self.kernels[1]))
         return self.norms[2](convolve(when * real, self.kernels[2]))
 
-    def _fits(self) -> bool:
-        """Whether compiled code, which has one number type and one epsilon, can take these weights."""
-        usual = all(norm.eps == compiled_rows.EPSILON for norm in self.norms)
-        return usual and all(compiled_rows.is_plain(part) for part in self.parameters())
+    def _usual(self) -> bool:
+        """Whether all norms have the one epsilon of compiled code."""
+        return all(norm.eps == compiled_rows.EPSILON for norm in self.norms)
 
 
 def convolve(
@@ -220,28 +205,36 @@ class Parts(NamedTuple):
 class Event2Vec(nn.Module):
     """Eq. 7: each event becomes one token, from its position and the times of its neighbours.
 
-    `intensity` selects how rho enters: see `INTENSITY`.
+    `intensity` selects how rho enters: see `INTENSITY`. A neighbourhood adds what is around each event.
     """
 
-    def __init__(self, spatial: nn.Module, temporal: nn.Module, intensity: str = "log") -> None:
+    def __init__(
+        self, spatial: nn.Module, temporal: nn.Module, intensity: str = "log", neighbourhood: nn.Module | None = None
+    ) -> None:
         super().__init__()
         self.spatial = spatial
         self.temporal = temporal
         self.intensity = intensity
+        self.neighbourhood = neighbourhood
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         return self.parts(batch).fuse()
 
-    def parts(self, batch: EventBatch) -> Parts:
-        return Parts(self.spatial(batch), self.temporal(batch), INTENSITY[self.intensity](batch))
+    def parts(self, batch: EventBatch, hidden: Bool[Tensor, "batch length"] | None = None) -> Parts:
+        """Hidden events are not in the neighbourhood of others."""
+        where = self.spatial(batch)
+        if self.neighbourhood is not None:
+            where = where + self.neighbourhood(batch, hidden)
+        return Parts(where, self.temporal(batch), INTENSITY[self.intensity](batch))
 
     def with_table(self) -> "Event2Vec":
         """The same embedding with phi precomputed for every pixel; a lookup table already is one."""
         if not isinstance(self.spatial, ParametricSpatial):
             return self
-        return Event2Vec(TabulatedSpatial(self.spatial), self.temporal, self.intensity)
+        return Event2Vec(TabulatedSpatial(self.spatial), self.temporal, self.intensity, self.neighbourhood)
 
 
 def build_embedding(config: ModelConfig) -> Event2Vec:
     spatial, temporal = SPATIAL[config.spatial](config.dim, config.sensor), TEMPORAL[config.temporal](config.dim)
-    return Event2Vec(spatial, temporal, config.intensity)
+    neighbourhood = Neighbourhood(config.neighbourhood, config.dim) if config.neighbourhood else None
+    return Event2Vec(spatial, temporal, config.intensity, neighbourhood)

@@ -1,9 +1,12 @@
-"""The network for pre-training without labels, by reconstructing hidden events (App. A.5)."""
+"""Networks for pre-training without labels; ours reconstructs hidden events (App. A.5)."""
+
+from typing import Any, overload
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from event2vec.baselines import masked_class
 from event2vec.events import EventBatch
 from event2vec.model.backbone import build_backbone
 from event2vec.model.classifier import check_sensor, starting_weights
@@ -13,8 +16,19 @@ from event2vec.model.heads import EventDecoder
 from event2vec.model.relative import hide_places, positions_of
 
 
-class MaskedEventModel(nn.Module):
+class MaskedModel(nn.Module):
+    """A network that learns without labels, by telling what is hidden from it."""
+
+    config: NetworkConfig
+    reusable: tuple[str, ...]
+    """The parts, by the beginnings of their names, that a training may start from."""
+
+
+class MaskedEventModel(MaskedModel):
     """Pre-training without labels: predict the position and polarity of hidden events (App. A.5)."""
+
+    config: ModelConfig
+    reusable = ("embed.", "backbone.")
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -34,7 +48,7 @@ class MaskedEventModel(nn.Module):
     ) -> Float[Tensor, "hidden_events 3"]:
         """Predicted x, y and p of the hidden events, in [-1, 1], row by row."""
         check_sensor(batch.sensor, self.config.sensor)
-        parts = self.embed.parts(batch)
+        parts = self.embed.parts(batch, hidden)
         where = torch.where(hidden[..., None], self.mask_token.to(parts.where.dtype), parts.where)
         parts = parts._replace(where=where)
         positions = hide_places(positions_of(batch), hidden) if self.config.relative else None
@@ -42,9 +56,16 @@ class MaskedEventModel(nn.Module):
         return self.decoder(parts.separate(tokens)[hidden])
 
 
-def build_masked_model(config: NetworkConfig, *, seed: int = 0) -> MaskedEventModel:
+@overload
+def build_masked_model(config: ModelConfig, *, seed: int = 0) -> MaskedEventModel: ...
+
+
+@overload
+def build_masked_model(config: NetworkConfig, *, seed: int = 0) -> MaskedModel: ...
+
+
+def build_masked_model(config: NetworkConfig, *, seed: int = 0) -> MaskedModel:
     """A model for pre-training, with initial weights drawn from `seed`."""
-    if not isinstance(config, ModelConfig):
-        raise ValueError(f"model.network must be event2vec for pre-training, got {config.network}")
+    network: Any = MaskedEventModel if isinstance(config, ModelConfig) else masked_class(config.network)
     with starting_weights(seed):
-        return MaskedEventModel(config)
+        return network(config)

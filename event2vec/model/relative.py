@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from event2vec.events import EventBatch
 from event2vec.model.config import ModelConfig
-from event2vec.model.embedding import normalised_coordinates, normalised_intervals
+from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 
 PLACE_SHARE = 3 / 8  # of a head's pairs, for x and again for y; the others are for t
 FASTEST_PLACE = 26.0  # radians for each unit of x and y, which go from -1 to 1; the slowest has 1

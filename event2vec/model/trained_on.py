@@ -7,14 +7,16 @@ and the first and the last cluster are some percent closer than the first and th
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from event2vec.data.sampling import Sampling
-from event2vec.data.store import EventStore
-from event2vec.events import Events
+from event2vec.events import Events, as_array
 from event2vec.names import shown
+
+if TYPE_CHECKING:
+    from event2vec.data.store import EventStore
 
 QUANTILES = (0.001, 0.01, 0.25, 0.5, 0.75, 0.99, 0.999)
 FAR = 2.0  # times beyond the outer quantiles
@@ -30,7 +32,7 @@ class Extent:
 
     @classmethod
     def of(cls, events: Events) -> "Extent":
-        return cls(float(events.rho.cpu().double().sum()), events.duration / 1e6)  # not all devices have doubles
+        return cls(float(as_array(events.rho).astype(np.float64).sum()), events.duration / 1e6)
 
     @property
     def rate(self) -> float | None:
@@ -48,7 +50,7 @@ class TrainedOn:
     rate: tuple[float, ...]  # events per second
 
     @classmethod
-    def of(cls, store: EventStore) -> "TrainedOn":
+    def of(cls, store: "EventStore") -> "TrainedOn":
         extents = list(extents_of(store))
         rates = [extent.rate for extent in extents if extent.rate is not None] or [0.0]
         columns = ([extent.duration for extent in extents], [extent.events for extent in extents], rates)
@@ -112,7 +114,7 @@ def too_few(extent: Extent, trained_on: TrainedOn | None) -> str | None:
     return f"{count} too few to judge by" if extent.events < 2 else None
 
 
-def extents_of(store: EventStore) -> Iterator[Extent]:
+def extents_of(store: "EventStore") -> Iterator[Extent]:
     """Of each recording of a store, without reading all its events."""
     for events, duration in zip(store.recorded, store.durations, strict=True):
         yield Extent(float(events), float(duration) / 1e6)

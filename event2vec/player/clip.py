@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from event2vec.data.seeding import seeded
 from event2vec.data.uniform import sample_uniform
-from event2vec.events import COLUMNS, Events
+from event2vec.events import Events
 
 
 class Part(NamedTuple):
@@ -104,8 +104,7 @@ class Thinner:
     def events(self) -> Events:
         """What is left, in order of time."""
         parts = [part for part in self._held if len(part)]
-        columns = {name: torch.cat([getattr(part, name) for part in parts]) for name in COLUMNS}
-        return thin(Events(**columns, sensor=parts[0].sensor), self.most)
+        return thin(Events.join(parts), self.most)
 
 
 def _text(column: NDArray[Any]) -> str:

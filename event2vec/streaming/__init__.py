@@ -14,9 +14,9 @@ import numpy as np
 
 from event2vec.errors import Event2VecError
 from event2vec.events import Events
-from event2vec.model.checkpoint import load_model
-from event2vec.model.classifier import UNKNOWN, Classifier
+from event2vec.model.predictor import UNKNOWN, Predictor
 from event2vec.model.trained_on import Extent
+from event2vec.runtime import open_predictor
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.streaming.answers import NOTHING, Answer, Answerer, Read
 from event2vec.streaming.reader import Reader
@@ -41,7 +41,7 @@ class Live:
 
     def __init__(
         self,
-        model: Classifier,
+        model: Predictor,
         source: Source,
         window: float,
         every: float = EVERY,
@@ -189,7 +189,7 @@ class Live:
 
 
 def live(
-    run: str | Path | Run | Classifier,
+    run: str | Path | Run | Predictor,
     source: str | Path | Events | Source,
     *,
     window: float | None = None,
@@ -209,14 +209,14 @@ def live(
         for answer in live("runs/gestures", "camera"):
             print(answer.name, answer.confidence)
 
-    `source` is `camera` (or `camera:SERIAL`), `udp://HOST:PORT`, `-` for standard input, or a recording, played at its
-    own speed times `speed`, again and again with `loop`. Fewer than `min_events` events in a window give `nothing`, and
-    a best score below `min_confidence` gives `unknown`. `record` keeps the stream in a file. Windows are those of the
-    training, unless given: `trained_window` and `fewest_events` decide.
+    `run` may be an exported file too. `source` is `camera` (or `camera:SERIAL`), `udp://HOST:PORT`, `-` for standard
+    input, or a recording, played at its own speed times `speed`, again and again with `loop`. Fewer than `min_events`
+    events in a window give `nothing`, and a best score below `min_confidence` gives `unknown`. `record` keeps the
+    stream in a file. Windows are those of the training, unless given: `trained_window` and `fewest_events` decide.
     """
     if record is not None:
         check_recording(Path(record), overwrite)
-    model = run if isinstance(run, Classifier) else load_model(run)
+    model = run if isinstance(run, Predictor) else open_predictor(run.folder if isinstance(run, Run) else run)
     length = window if window is not None else trained_window(model).seconds
     check_window(length)
     declared = None if sensor is None else Sensor.of(sensor)

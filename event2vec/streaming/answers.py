@@ -15,12 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from event2vec.cpu import flush_denormals, using_threads
-from event2vec.data.batches import draw_events
-from event2vec.data.seeding import seeded
+from event2vec.data.sampling import draw_events
+from event2vec.data.seeding import seeded_arrays
 from event2vec.data.uniform import draw_positions
 from event2vec.evaluation.speed import seconds_of
 from event2vec.events import EventBatch, Events
-from event2vec.model.classifier import SEED, Classifier, Event2VecClassifier, temper
+from event2vec.model.classifier import Classifier, Event2VecClassifier, temper
+from event2vec.model.predictor import SEED, Predictor
 from event2vec.sensor import Sensor
 from event2vec.streaming.ring import View
 
@@ -86,11 +87,11 @@ class Read:
 class Answerer:
     """A network ready to answer: its table of pixels is computed and its code loaded."""
 
-    def __init__(self, model: Classifier, sensor: Sensor) -> None:
+    def __init__(self, model: Predictor, sensor: Sensor) -> None:
         self.sensor = sensor  # of the stream
         config, self.sampling = model.config, model.sampling
         on_pixels = self.sampling.method == "random" and sensor == config.sensor
-        self.model = model.eval()
+        self.model = model.eval() if isinstance(model, Classifier) else model
         if on_pixels and isinstance(model, Event2VecClassifier):
             table = 2 * config.sensor.width * config.sensor.height * model.config.dim * 4
             self.model = model.with_table() if table <= LARGEST_TABLE else model
@@ -122,7 +123,7 @@ class Answerer:
     def _draw(self, view: View) -> tuple[NDArray[Any], ...]:
         if len(view) <= self.sampling.length:
             return view.all()
-        return view.take(draw_positions(len(view), self.sampling.length, seeded(SEED, 0, 0)).numpy())
+        return view.take(draw_positions(len(view), self.sampling.length, seeded_arrays(SEED, 0, 0)))
 
     def _thin(self, view: View) -> tuple[NDArray[Any], ...]:
         """Evenly spaced events of a large window: clustering all would take longer, and centres would hardly move."""
@@ -133,16 +134,20 @@ class Answerer:
 
     def _events(self, columns: tuple[NDArray[Any], ...]) -> Events:
         x, y, t, p = columns
-        ones = torch.ones(()).expand(len(t))
-        column, row = (torch.from_numpy(place.astype(np.float32)) for place in (x, y))
-        events = Events(column, row, torch.from_numpy(t - t[:1]), torch.from_numpy(p), ones, self.sensor)
+        ones = np.broadcast_to(np.float32(1), len(t))
+        events = Events(x.astype(np.float32), y.astype(np.float32), t - t[:1], p, ones, self.sensor)
         return events.on_sensor(self.model.config.sensor)
 
-    @torch.inference_mode()
     def _classify(self, tokens: Events) -> NDArray[np.float32]:
+        if isinstance(self.model, Classifier):
+            return self._classify_with(self.model, tokens)
+        return self.model.scores([tokens])[0]
+
+    @torch.inference_mode()
+    def _classify_with(self, model: Classifier, tokens: Events) -> NDArray[np.float32]:
         with using_threads(self.threads), flush_denormals():
-            scores = self.model(EventBatch.pad([tokens]).to(self.model.device))[0].float().softmax(dim=-1).cpu()
-        return temper(scores, self.model.temperature).numpy()
+            scores = model(EventBatch.pad([tokens]).to(model.device))[0].float().softmax(dim=-1).cpu()
+        return temper(scores, model.temperature).numpy()
 
     def _warm_up(self) -> None:
         """The first call of each kernel loads its code. Then one thread is tried against all that torch has.
@@ -154,6 +159,8 @@ class Answerer:
         columns = (x, y, np.arange(length, dtype=np.int64), random.random(length) < 0.5)
         tokens = draw_events(self._events(columns), self.sampling, SEED, 0)
         self._classify(tokens)
+        if not isinstance(self.model, Classifier):
+            return
         taken = dict[int, float]()
         for threads in (1, torch.get_num_threads()):
             self.threads = threads

@@ -17,7 +17,7 @@ from event2vec.evaluation.figures.clips import make_answered_clip
 from event2vec.evaluation.timeline import timeline
 from event2vec.events import Events
 from event2vec.io import read_events
-from event2vec.model.classifier import Classifier
+from event2vec.model.predictor import Predictor
 from event2vec.names import printable
 from event2vec.player.clip import Clip, thin
 from event2vec.progress import SILENT, Progress
@@ -63,7 +63,7 @@ class Limit(Progress):
 
 
 def answer_recording(
-    model: Classifier, name: str, data: bytes, window: float, progress: Progress = SILENT
+    model: Predictor, name: str, data: bytes, window: float, progress: Progress = SILENT
 ) -> dict[str, Any]:
     """What the page shows about a recording; its bytes are in a private folder only while they are read.
 
@@ -86,12 +86,10 @@ def answer_recording(
     verdict = f"{found.name} ({found.confidence:.0%}), from all of its {events.duration / 1e6:.3f} s"
     verdict += f"; unlike the training recordings: {'; '.join(found.remarks)}" if found.remarks else ""
     clip = Clip(printable(name), thin(events, MOST_PLAYED), len(events))
-    return _facts(model, verdict, found.scores.numpy(), found.scaled_from, clip)
+    return _facts(model, verdict, np.asarray(found.scores), found.scaled_from, clip)
 
 
-def _answer_over_time(
-    model: Classifier, name: str, events: Events, window: float, progress: Progress
-) -> dict[str, Any]:
+def _answer_over_time(model: Predictor, name: str, events: Events, window: float, progress: Progress) -> dict[str, Any]:
     seconds = events.duration / 1e6
     stride = max(window / 2, seconds / MOST_WINDOWS)
     windows = Windows(window=window, stride=stride, min_events=fewest_events(model))
@@ -102,7 +100,7 @@ def _answer_over_time(
 
 
 def _facts(
-    model: Classifier, verdict: str, scores: NDArray[Any], scaled_from: Sensor | None, clip: Clip
+    model: Predictor, verdict: str, scores: NDArray[Any], scaled_from: Sensor | None, clip: Clip
 ) -> dict[str, Any]:
     verdict += f", scaled from {scaled_from}" if scaled_from else ""
     order = np.argsort(-scores, kind="stable").tolist()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.data.seeding import seeded
+from event2vec.data.seeding import seeded_arrays
 from event2vec.data.uniform import draw_positions
 from event2vec.evaluation.figures.attention_maps import attention_received
 from event2vec.events import Events
@@ -24,7 +24,7 @@ def newest_events(ring: Ring, since: int, now: int) -> tuple[NDArray[Any], ...]:
     """Columns x, y, p of the events since a time, on the stream's clock; none if they were written over just now."""
     view = ring.view().since(max(since, now - LONGEST))
     if len(view) > MOST_DRAWN:
-        columns = view.take(draw_positions(len(view), MOST_DRAWN, seeded(0, 0, max(since, 0))).numpy())
+        columns = view.take(draw_positions(len(view), MOST_DRAWN, seeded_arrays(0, 0, max(since, 0))))
     else:
         columns = view.all()
     x, y, _, p = columns if view.intact else tuple(column[:0] for column in columns)
@@ -41,9 +41,9 @@ class AttentionViewer:
         """Columns x, y, p on the stream's sensor, and the attention received in the last block; 255 is the most."""
         received = attention_received(self.model, tokens)[-1]
         bright = 255 * (received / max(float(np.percentile(received, 99)), 1e-12)).clip(0, 1)
-        placed = tokens.on_sensor(self.sensor)
-        x, y = (column.round().numpy().astype(np.uint16) for column in (placed.x, placed.y))
-        return x, y, placed.p.numpy(), bright.round().astype(np.uint8)
+        placed = tokens.on_sensor(self.sensor).arrays()
+        x, y = (column.round().astype(np.uint16) for column in (placed.x, placed.y))
+        return x, y, placed.p, bright.round().astype(np.uint8)
 
 
 def pack_frame(head: Mapping[str, Any], columns: tuple[NDArray[Any], ...]) -> bytes:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from event2vec.errors import Event2VecError, MissingExtra
 from event2vec.evaluation.figures.attention_maps import has_attention_to_draw
+from event2vec.model.classifier import Classifier
 from event2vec.names import excerpt, printable
 from event2vec.streaming import Live
 from event2vec.streaming.answers import Answer
@@ -253,6 +254,7 @@ class PageServer:
 
     def _look(self, tokens: Any) -> tuple[Any, ...]:
         if self._viewer is None:
+            assert isinstance(self.stream.model, Classifier)  # only these have attention to draw
             self._viewer = AttentionViewer(self.stream.model, self.stream.source.sensor)
         return self._viewer(tokens)
 

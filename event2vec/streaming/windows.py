@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from event2vec.errors import Event2VecError
-from event2vec.model.classifier import Classifier
+from event2vec.model.predictor import Predictor
 from event2vec.model.trained_on import TOO_FEW
 
 USUAL = 0.3  # seconds, where nothing is known about the training
@@ -19,7 +19,7 @@ class Window:
     reason: str
 
 
-def trained_window(model: Classifier) -> Window:
+def trained_window(model: Predictor) -> Window:
     """The windows that the network was trained on, else the usual duration of its recordings: it keeps both."""
     if model.windows is not None and model.windows.window:
         return Window(_within(model.windows.window), "as in its training")
@@ -28,7 +28,7 @@ def trained_window(model: Classifier) -> Window:
     return Window(USUAL, "the usual length, as the network does not say what it was trained on")
 
 
-def fewest_events(model: Classifier) -> int:
+def fewest_events(model: Predictor) -> int:
     """Windows with fewer events get no answer: as in training, else an eighth of what the network reads.
 
     Where training saw far more events, `predict` has no answer for a tenth of the fewest; so it is here.

@@ -9,12 +9,13 @@ import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from event2vec.atomic import whole_file
 from event2vec.baselines import NETWORKS
+from event2vec.cluster import Cluster
+from event2vec.data.addresses import local_place
 from event2vec.documents import RECIPES, write_json
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.figures.comparison import Dot, draw_comparison, draw_sweeps
@@ -22,7 +23,8 @@ from event2vec.evaluation.sweeps import Point
 from event2vec.names import nearest, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.settings import plain_settings
-from event2vec.studies.experiment import Experiment, Setting, run_experiment
+from event2vec.studies.experiment import Setting, run_experiment
+from event2vec.studies.experiment_file import Experiment
 from event2vec.studies.published import PUBLISHED, Published
 from event2vec.studies.tables import Row, RowResult, figure_text, markdown, spread_text
 from event2vec.training.metrics import write_rows
@@ -71,6 +73,7 @@ def compare(
     workers: int = 1,
     device: str | None = None,
     precision: str | None = None,
+    cluster: str | Cluster | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
     """Train each network for the same minutes, or epochs, and judge it on the test recordings.
@@ -79,13 +82,15 @@ def compare(
 
     `networks` are `event2vec` and those of `event2vec.baselines.NETWORKS`, or recipes, such as `max_former_published`
     or a file; without them, all networks in their small size. `recipe` is that of `event2vec`, from which all rows have
-    data set, augmentation and label smoothing.
+    data set, augmentation and label smoothing. A Ray `cluster` trains rows side by side; times are then measured beside
+    other work.
     """
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     names = [OURS, *NETWORKS] if networks is None else list(networks)
     rows = tuple(network_row(name, base, **_span(minutes, epochs)) for name in names)
-    setting = Setting(data=_text(data), workers=workers, progress=progress, device=device, precision=precision)
-    folder = Path(out) if out else _folder("compare", base, data)
+    how: dict[str, Any] = {"workers": workers, "device": device, "precision": precision, "progress": progress}
+    setting = Setting(data=data, cluster=Cluster.of(cluster), **how)
+    folder = local_place(out) if out else _folder("compare", base, data)
     results = run_experiment(Experiment("", rows, speed=True, timed=TIMED, repeats=DRAWS), base, setting, folder, seeds)
     table = [_row(result) for result in results]
     if results:  # those of the first process, where several train together
@@ -106,6 +111,7 @@ def compare_sweep(
     workers: int = 1,
     device: str | None = None,
     precision: str | None = None,
+    cluster: str | Cluster | None = None,
     progress: Progress = SILENT,
 ) -> dict[str, list[Point]]:
     """Accuracy against the number of events (Figure 3) or the resolution (Figure 4), of each network.
@@ -116,16 +122,14 @@ def compare_sweep(
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     span = _span(minutes, epochs)
     rows = _rows_of_figure(kind, base, span)
-    setting = Setting(data=_text(data), workers=workers, progress=progress, device=device, precision=precision)
-    folder = Path(out) if out else _folder(f"compare-{kind}", base, data)
+    how: dict[str, Any] = {"workers": workers, "device": device, "precision": precision, "progress": progress}
+    setting = Setting(data=data, cluster=Cluster.of(cluster), **how)
+    folder = local_place(out) if out else _folder(f"compare-{kind}", base, data)
     run_experiment(Experiment("", rows), base, setting, folder, seeds=1)
     found = {}
     for row in rows:
         run = Run.open(folder / f"{row.name.replace(' ', '_')}-0")
-        asked = values or _values(kind, run.recipe)
-        found[row.name] = run.sweep(
-            kind, asked, repeats=repeats, workers=workers, device=device, precision=precision, progress=progress
-        )
+        found[row.name] = run.sweep(kind, values or _values(kind, run.recipe), repeats=repeats, **how)
     draw_sweeps(found, kind, folder / f"{kind}.png", FIGURES[kind])
     write_rows(folder / f"{kind}.csv", [{"network": name} | each.facts(kind) for name in found for each in found[name]])
     return found
@@ -191,10 +195,6 @@ def _span(minutes: int | float | None, epochs: int | None) -> dict[str, Any]:
     if epochs is not None:
         return {"training.epochs": epochs, "training.minutes": 0.0}
     return {"training.minutes": MINUTES if minutes is None else float(minutes)}
-
-
-def _text(data: str | PathLike[str] | None) -> str | None:
-    return None if data is None else str(data)
 
 
 def _folder(what: str, base: Recipe, data: str | Path | None) -> Path:

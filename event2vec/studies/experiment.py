@@ -1,112 +1,125 @@
 """A table of the paper from one call: train each row with several seeds, evaluate, and compare with the paper.
 
-An experiment is a YAML file: a title, and rows of changes to a recipe with the paper's figures. Some rows
-have their clusters made by another engine, some experiments measure speed too, and rows may be pre-trained first, each
-with its own model settings. Runs that are finished are not repeated, and one that was stopped is resumed. Where several
-processes train together, the first one evaluates.
+Some rows have their clusters made by another engine, some experiments measure speed too, and rows may be pre-trained
+first, each with its own model settings. Runs that are finished are not repeated, and one that was stopped is resumed.
+Where several processes train together, the first one evaluates.
 """
 
 import json
 import os
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.util import find_spec
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from event2vec.cluster import Cluster, do_pieces
 from event2vec.clustering.alternatives import engine_of
-from event2vec.data.cache import open_for_training
+from event2vec.data.addresses import is_address, local_place, whole_name
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
-from event2vec.documents import EXPERIMENTS, read_json, read_yaml, write_json
+from event2vec.documents import read_json, write_json
 from event2vec.errors import Event2VecError, FileError, MissingExtra
 from event2vec.evaluation.speed import Figure, bytes_of_answer, measure_speed, seconds_of
 from event2vec.events import Events
 from event2vec.model.classifier import count_parameters
-from event2vec.names import shorten, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
+from event2vec.studies.experiment_file import Experiment, choose_pretraining, load_experiment
 from event2vec.studies.results import RESULT, RunResult, Timed
-from event2vec.studies.tables import Row, RowResult
+from event2vec.studies.tables import Row, RowResult, table, write_table
+from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.run import Run
+from event2vec.training.train import gpus_of, open_chosen, start
 
-TIMED = 500  # test recordings, evenly spaced, on which times are measured; all, where there are no more
 FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
-
-
-@dataclass(frozen=True)
-class Experiment:
-    title: str
-    rows: tuple[Row, ...]
-    speed: bool = False  # whether throughput and latency are measured too
-    pretrain: dict[str, str] = field(default_factory=dict)  # by data set: the recipe that pre-trains each row there
-    timed: int = TIMED  # test recordings on which times are measured
-    repeats: int = 10  # draws of the events that each network is tested with
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.title, str):
-            raise ValueError(f"title must be text, got {shown(self.title)}")
-        if not self.rows or len({row.name for row in self.rows}) < len(self.rows):
-            raise ValueError("rows must be one or more, each with a name of its own")
-        if not isinstance(self.pretrain, dict):
-            raise ValueError(f"pretrain must name a recipe for each data set, got {shown(self.pretrain)}")
-        for name in (*self.pretrain, *self.pretrain.values()):
-            if not isinstance(name, str):
-                raise ValueError(f"pretrain must name data sets and recipes as text, got {shown(name)}")
-
-
-def load_experiment(name_or_path: str) -> Experiment:
-    """An experiment of the package by its name, or any other by its file."""
-    path = EXPERIMENTS.find(name_or_path)
-    content = read_yaml(path)
-    try:
-        rows = tuple(_read_row(**row) for row in content.pop("rows"))
-        return Experiment(rows=rows, **content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        expected = "expected title and rows of name, settings, paper"
-        raise FileError(path, f"is not an experiment: {expected} ({shorten(str(error))})") from None
-
-
-def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
-    """YAML takes 75.88 for a number; figures are kept as the paper writes them."""
-    return Row(paper={name: shorten(str(value)) for name, value in paper.items()}, **row)
-
-
-def choose_pretraining(experiment: Experiment, recipe: Recipe, named: str | None) -> Recipe | None:
-    """The recipe that pre-trains each row: the one named, or the experiment's for this data set."""
-    name = named or experiment.pretrain.get(recipe.data.dataset)
-    return load_recipe(name) if name else None
 
 
 @dataclass(frozen=True)
 class Setting:
     """What all rows of an experiment have in common."""
 
-    data: str | None
+    data: str | Path | None
     workers: int = 1
-    init: Path | None = None  # a network to start from
+    init: str | PathLike[str] | None = None  # a network to start from
     progress: Progress = SILENT
     pretrain: Recipe | None = None  # with this each row is pre-trained first, instead of `init`
     device: str | None = None  # where rows are evaluated; None: on the best device
     precision: str | None = None  # and in which number type; None: on CUDA that of the training
+    cluster: Cluster | None = None  # where data is prepared and rows are trained side by side; None: here
 
     @property
-    def source(self) -> Path | None:
+    def source(self) -> str | Path | None:
+        if self.data and is_address(self.data):
+            return self.data
         return Path(os.path.realpath(self.data)) if self.data else None  # Path.resolve fails on links in a circle
 
     def open(self, recipe: Recipe, row: Row) -> EventStore:
-        return open_for_training(
-            self.data,
-            recipe.data.dataset,
-            recipe.sampling,
-            self.workers,
-            self.progress,
-            engine_of(row.engine, row.iterations, recipe.sampling.seeding),
-            recipe.data.options,
-        ).store
+        """The recordings of a row, prepared first if they have to be."""
+        workers, engine = self.cluster or self.workers, engine_of(row.engine, row.iterations, recipe.sampling.seeding)
+        return open_chosen(recipe, self.data, workers, self.progress, {}, engine).store
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table of the paper on other data, and where it was written."""
+
+    title: str
+    results: list[RowResult]
+    rows: list[dict[str, str]]  # as they are shown
+    folder: Path
+
+
+def experiment(
+    name: str,
+    data: str | Path | None = None,
+    *,
+    recipe: str | Path | Recipe = "digits",
+    seeds: int = 3,
+    epochs: int | None = None,
+    init: str | PathLike[str] | None = None,
+    pretrain: str | Path | None = None,
+    out: str | Path | None = None,
+    workers: int = 1,
+    device: str | None = None,
+    precision: str | None = None,
+    cluster: str | Cluster | None = None,
+    progress: Progress = SILENT,
+) -> Reproduction:
+    """Reproduce a table of the paper: train each row with several seeds, and set its accuracy beside the paper's.
+
+        experiment("embeddings", recipe="digits", seeds=3).rows
+
+    `name` is an experiment of the package or a YAML file, `recipe` what all rows have in common. `init` is a network
+    that all rows start from; `pretrain` a recipe with which each row is pre-trained first, with its own model settings.
+    A Ray `cluster` trains rows side by side. The same call resumes an experiment that was stopped. Where several
+    processes train together, the first has results.
+    """
+    if init and pretrain:
+        raise Event2VecError("init starts all rows from one network and pretrain each from its own; omit one of them")
+    found, changes = load_experiment(name), {} if epochs is None else {"training.epochs": epochs}
+    base = (recipe if isinstance(recipe, Recipe) else load_recipe(recipe)).with_settings(changes)
+    first = None if init else choose_pretraining(found, base, pretrain)
+    setting = Setting(
+        data=data,
+        workers=workers,
+        init=init,
+        progress=progress,
+        pretrain=first.with_settings(changes) if first else None,
+        device=device,
+        precision=precision,
+        cluster=Cluster.of(cluster),
+    )
+    folder = local_place(out) if out else Path("experiments") / f"{Path(name).stem}-{base.name}"
+    results = run_experiment(found, base, setting, folder, seeds)
+    if results:
+        write_table(results, base.data.dataset, found.title, folder / "table")
+    return Reproduction(found.title, results, table(results, base.data.dataset), folder)
 
 
 def run_experiment(
@@ -126,22 +139,77 @@ def run_experiment(
     ]
     if any(row.engine == "faiss" for row in experiment.rows) and find_spec("faiss") is None:
         raise MissingExtra("clustering with Faiss", "faiss")
-    results, pretrained = [], dict[str, Path]()
-    with setting.progress.stage("all rows", len(experiment.rows) * seeds):
-        for number, (row, changed, first) in enumerate(zip(experiment.rows, recipes, before, strict=True)):
-            found = []
-            for seed in range(seeds):
-                setting.progress.advance(number * seeds + seed, f"{row.name}, seed {seed}")
-                name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
-                init = setting.init
-                if first:
-                    run = folder / "pretrained" / name
-                    init = _pretrain(row, first.with_settings(seeded), setting, run, pretrained)
-                found.append(_one_run(experiment, row, changed.with_settings(seeded), setting, folder / name, init))
-            judged = [result for result in found if result is not None]
-            if judged:
-                results.append(RowResult.of(row, judged))
-    return results
+    own, trainings, pretrained = replace(setting, progress=SILENT, cluster=None), [], dict[str, Path]()
+    for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
+        for seed in range(seeds):
+            name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
+            pretraining, init = first.with_settings(seeded) if first else None, setting.init
+            if pretraining:  # rows that are pre-trained alike share one
+                asked = json.dumps(_asked(row, pretraining, setting, None))
+                init = pretrained.setdefault(asked, folder / "pretrained" / name)
+            recipe = changed.with_settings(seeded)
+            trainings.append(_Training(experiment, row, recipe, own, folder / name, init, pretraining))
+    found = [*zip(trainings, _carry_out(trainings, setting), strict=True)]
+    by_row = [
+        (row, [result for training, result in found if training.row is row and result]) for row in experiment.rows
+    ]
+    return [RowResult.of(row, judged) for row, judged in by_row if judged]
+
+
+@dataclass(frozen=True)
+class _Training:
+    """One row with one seed, which may be trained on another machine."""
+
+    experiment: Experiment
+    row: Row
+    recipe: Recipe
+    setting: Setting
+    run: Path
+    init: str | PathLike[str] | None
+    pretraining: Recipe | None  # the recipe that makes `init`
+
+    @property
+    def name(self) -> str:
+        return f"{self.row.name}, seed {self.recipe.training.seed}"
+
+    @property
+    def is_timed(self) -> bool:
+        """No seed changes the speed."""
+        return self.recipe.training.seed == 0 and (self.row.paper_ms is not None or self.experiment.speed)
+
+    @property
+    def needs(self) -> list[Recipe]:
+        """The recipes whose data is read; none if it is finished."""
+        if (self.run / RESULT).is_file():
+            return []
+        before = [self.pretraining] if self.pretraining else []
+        return [*before, self.recipe, *([_unclustered(self.recipe)] if self.is_timed else [])]
+
+
+def _unclustered(recipe: Recipe) -> Recipe:
+    return recipe.with_settings({"sampling.method": "random", "sampling.clusterings": 1})
+
+
+def _carry_out(trainings: Sequence[_Training], setting: Setting) -> list[RunResult | None]:
+    progress, cluster = setting.progress, setting.cluster
+    gpus = max(gpus_of(training.recipe, cluster) for training in trainings)
+    if cluster:  # what several trainings need comes first: each by itself would let the others wait
+        for training in trainings:
+            for recipe in training.needs:
+                setting.open(recipe, training.row)
+        first = {training.init: training for training in trainings if training.pretraining}
+        with progress.stage("pre-training", len(first)):
+            names = [training.name for training in first.values()]
+            do_pieces(_pretrain, list(first.values()), names, cluster, progress, gpus=gpus)
+
+    def say(number: int, result: RunResult | None) -> None:
+        if result:
+            accuracy = f"{100 * result.accuracy:.2f} %, 95 % interval {result.interval.percent()} %"
+            progress.say(f"{trainings[number].name}: {accuracy}")
+
+    with progress.stage("all rows", len(trainings)):
+        names = [training.name for training in trainings]
+        return do_pieces(_one_run, trainings, names, cluster, progress, found=say, gpus=gpus)
 
 
 def _pretraining(pretrain: Recipe | None, row: Row, recipe: Recipe) -> Recipe | None:
@@ -160,40 +228,43 @@ def _pretraining(pretrain: Recipe | None, row: Row, recipe: Recipe) -> Recipe | 
     return pretrain
 
 
-def _pretrain(row: Row, recipe: Recipe, setting: Setting, run: Path, known: dict[str, Path]) -> Path:
-    """The run that pre-trained a row; rows that are pre-trained alike share one."""
-    asked = _asked(row, recipe, setting, None)
-    run = known.setdefault(json.dumps(asked), run)
+def _pretrain(training: _Training, progress: Progress) -> None:
+    """Make the network that a training starts from, unless it is there."""
+    recipe, setting = training.pretraining, replace(training.setting, progress=progress)
+    assert recipe is not None
+    assert training.init is not None
+    run = Path(training.init)
+    asked = _asked(training.row, recipe, setting, None)
     if not _is_finished(run, asked):
-        _train(recipe, setting.open(recipe, row), setting, run, "pretrain", None, asked)
+        _train(training.row, recipe, setting, run, "pretrain", None, asked)
         if is_first_rank():
             write_json(run / RESULT, {"seconds": _seconds(run)})
-    return run
 
 
-def _one_run(
-    experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path, init: Path | None
-) -> RunResult | None:
+def _one_run(training: _Training, progress: Progress) -> RunResult | None:
     """What a finished run found, or what this one finds, once it is trained; None in all processes but the first."""
+    if training.pretraining:
+        _pretrain(training, progress)
+    training = replace(training, setting=replace(training.setting, progress=progress))
+    row, recipe, setting, run, init = training.row, training.recipe, training.setting, training.run, training.init
     asked = _asked(row, recipe, setting, init)
     finished = _is_finished(run, asked)
     if not finished:
-        _train(recipe, setting.open(recipe, row), setting, run, "train", init, asked)
+        _train(row, recipe, setting, run, "train", init, asked)
     if not is_first_rank():
         return None
-    result = RunResult.read(run / RESULT) if finished else _judge(experiment, row, recipe, setting, run)
-    if not finished:
-        result.write(run / RESULT)
-    accuracy = f"{100 * result.accuracy:.2f} %, 95 % interval {result.interval.percent()} %"
-    setting.progress.say(f"{row.name}, seed {recipe.training.seed}: {accuracy}")
+    if finished:
+        return RunResult.read(run / RESULT)
+    result = _judge(training)
+    result.write(run / RESULT)
     return result
 
 
-def _asked(row: Row, recipe: Recipe, setting: Setting, init: Path | None) -> dict[str, Any]:
+def _asked(row: Row, recipe: Recipe, setting: Setting, init: str | PathLike[str] | None) -> dict[str, Any]:
     return {
         "recipe": recipe.to_yaml(),
         "data": str(setting.source) if setting.data else None,
-        "init": str(init.resolve()) if init else None,
+        "init": whole_name(init),
         "clusters": f"{row.engine} {row.iterations}",
     }
 
@@ -211,34 +282,35 @@ def _is_finished(run: Path, asked: dict[str, Any]) -> bool:
 
 
 def _train(
+    row: Row,
     recipe: Recipe,
-    store: EventStore,
     setting: Setting,
     run: Path,
-    task: Literal["train", "pretrain"],
-    init: Path | None,
+    task: Task,
+    init: str | PathLike[str] | None,
     asked: dict[str, Any],
 ) -> None:
     begun = not Run(run).is_free
     if is_first_rank():
         write_json(_note(run), asked)
     if begun:
-        Run.open(run).resume(progress=setting.progress)
+        Run.open(run).resume(workers=setting.workers, progress=setting.progress)
     else:
-        Run.start(recipe, store, run, task, init, setting.source, setting.progress)
+        engine = engine_of(row.engine, row.iterations, recipe.sampling.seeding)
+        start(task, recipe, setting.data, run, init, setting.workers, setting.progress, engine=engine)
 
 
-def _judge(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, run: Path) -> RunResult:
-    opened = Run.open(run)
+def _judge(training: _Training) -> RunResult:
+    experiment, row, recipe, setting = training.experiment, training.row, training.recipe, training.setting
+    opened = Run.open(training.run)
     evaluation = opened.evaluate(
         repeats=experiment.repeats, device=setting.device, precision=setting.precision, progress=setting.progress
     )
     compute = opened.compute(setting.device, setting.precision)
     model = opened.model().to(compute.device)
     timed = None
-    if recipe.training.seed == 0 and (row.paper_ms is not None or experiment.speed):  # no seed changes the speed
-        whole = recipe.with_settings({"sampling.method": "random", "sampling.clusterings": 1})
-        raw = setting.open(whole, row).split("test")
+    if training.is_timed:
+        raw = opened.raw_store(workers=setting.workers, progress=setting.progress).split("test")
         chosen = evenly_spaced(raw, experiment.timed)
         clustering = _time_clustering(row, chosen, recipe.sampling) if row.paper_ms is not None else None
         speed = memory = None
@@ -246,7 +318,9 @@ def _judge(experiment: Experiment, row: Row, recipe: Recipe, setting: Setting, r
             speed = measure_speed(model, chosen, compute)
             memory = None if compute.counts_memory else bytes_of_answer(model, chosen[0]) / 2**20
         timed = Timed(len(chosen), clustering, speed, memory)
-    return RunResult(evaluation.accuracies, evaluation.recordings, count_parameters(model), _seconds(run), timed)
+    return RunResult(
+        evaluation.accuracies, evaluation.recordings, count_parameters(model), _seconds(training.run), timed
+    )
 
 
 def _seconds(run: Path) -> float:

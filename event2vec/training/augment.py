@@ -189,7 +189,8 @@ def drop_outside(batch: EventBatch) -> EventBatch:
 
 
 def _choose(rows: Bool[Tensor, "batch 1"], one: EventBatch, other: EventBatch) -> EventBatch:
-    columns = {name: torch.where(rows, getattr(one, name), getattr(other, name)) for name in (*COLUMNS, "valid")}
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in (*COLUMNS, "valid")}
+    columns = {name: new if new is old else torch.where(rows, new, old) for name, (new, old) in pairs.items()}
     return EventBatch(**columns, sensor=one.sensor)
 
 

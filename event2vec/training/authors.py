@@ -18,6 +18,7 @@ from torch import Tensor
 from event2vec.data.datasets import asl_dvs, dvs_gesture
 from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError, FileError
+from event2vec.hub import fetch_file
 from event2vec.model.checkpoint import check_names
 from event2vec.model.classifier import Classifier, build_model
 from event2vec.model.config import ModelConfig
@@ -32,6 +33,7 @@ NEEDED = {
     "spatial": "parametric",
     "temporal": "convolution",
     "attention": "forgetting",
+    "neighbourhood": 0,
     "relative": False,
 }
 CLASS_NAMES = {"dvs_gesture": dvs_gesture.CLASSES, "asl_dvs": asl_dvs.CLASSES}
@@ -56,9 +58,10 @@ def import_checkpoint(
 
     `class_order` gives our class number for each of their outputs, as in `CLASS_ORDER` for DVS Gesture; without it the
     outputs keep their order. A checkpoint does not store how many events its network reads from a recording: 4,096
-    for DVS Gesture, 1,024 for the others. `import_network` takes all of this from a recipe.
+    for DVS Gesture, 1,024 for the others. `import_network` takes all of this from a recipe. `path` may be an address on
+    the Hugging Face Hub, hf://OWNER/NAME/FILE.
     """
-    path = Path(path)
+    path = fetch_file(path)
     model = _build(path, _read(path), config, class_names, sampling, class_order)
     if not isinstance(model, Classifier):
         raise FileError(path, "holds a pre-trained network without classes; use import_masked_checkpoint")
@@ -67,7 +70,7 @@ def import_checkpoint(
 
 def import_masked_checkpoint(path: str | Path, config: ModelConfig) -> MaskedEventModel:
     """Import the network of a checkpoint that the authors pre-trained (App. A.5), with linear intensity."""
-    path = Path(path)
+    path = fetch_file(path)
     model = _build(path, _read(path), config)
     if not isinstance(model, MaskedEventModel):
         raise FileError(path, "holds a classifier; use import_checkpoint")
@@ -87,7 +90,7 @@ def import_network(path: str | Path, recipe: Recipe, class_names: Sequence[str] 
 
     `class_names` are needed for data sets whose classes have no fixed names, such as DVS-Lip.
     """
-    path = Path(path)
+    path = fetch_file(path)
     names, order = _class_names(recipe, class_names), CLASS_ORDER.get(recipe.data.dataset, ())
     if not isinstance(recipe.model, ModelConfig):
         raise Event2VecError(f"recipe {recipe.name} is for {recipe.model.network}; the authors' networks are event2vec")

@@ -7,6 +7,9 @@ from event2vec.data.datasets import DatasetName
 from event2vec.data.windows import LABELS, LONGEST, MIN_EVENTS, STRIDE, WINDOW, WINDOW_EVENTS, Windows
 from event2vec.settings import Settings, setting
 
+GROUPING = ("data.group_by", "data.labels")  # settings of the data set 'folder' alone
+CUTTING = ("data.window", "data.stride", "data.min_events", "data.window_events")
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Settings, section="data"):
@@ -42,6 +45,12 @@ class DataConfig(Settings, section="data"):
     workers: int = setting(
         0,
         "processes that load batches while the network computes; 0: none. (--workers prepare the data beforehand)",
+        least=0,
+    )
+    shards_at_once: int = setting(
+        0,
+        "shuffle within this many shards of the store at a time: each is fetched once in a pass, even if the store "
+        "is larger than the local cache; 0: shuffle all recordings",
         least=0,
     )
 
@@ -157,6 +166,9 @@ class TrainingConfig(Settings, section="training"):
     )
     repeats: int = setting(1, "passes over the training recordings in one epoch", least=1)
     batch: int = setting(64, "recordings per batch on one device", least=1)
+    optimizer: Literal["adamw", "muon"] = setting(
+        "adamw", "adamw as in the paper; muon: matrices take steps of equal size in all directions (ours, with float32)"
+    )
     learning_rate: float = setting(
         0.001, "for 256 recordings per step; scaled by batch * devices * nodes * accumulate / 256", least=0
     )
@@ -189,7 +201,9 @@ class TrainerConfig(Settings, section="trainer"):
     devices: int | str = setting("auto", "number of devices on each node, or auto for all")
     num_nodes: int = setting(1, "number of machines")
     strategy: str = setting("auto", "how devices share the work; auto is ddp for more than one device")
-    precision: str = setting("32-true", "32-true or bf16-mixed")
+    precision: str = setting(
+        "32-true", "32-true or bf16-mixed; auto: bf16-mixed on GPUs that have it, 32-true elsewhere"
+    )
     accumulate: int = setting(
         1, "batches accumulated into one step: with 4, one device takes the same step as four devices with 1", least=1
     )

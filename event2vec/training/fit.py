@@ -16,13 +16,13 @@ import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from event2vec.data.batches import Recordings, collate_indexed
+from event2vec.data.batches import Recordings
 from event2vec.data.store import EventStore
-from event2vec.devices import Compute
+from event2vec.devices import Compute, training_precision
 from event2vec.errors import Event2VecError, FileError
-from event2vec.model.checkpoint import load_any_model, load_event2vec
-from event2vec.model.classifier import Classifier, Event2VecClassifier, build_model
-from event2vec.model.masked import MaskedEventModel, build_masked_model
+from event2vec.model.checkpoint import load_any_model
+from event2vec.model.classifier import Classifier, build_model
+from event2vec.model.masked import MaskedModel, build_masked_model
 from event2vec.model.trained_on import TrainedOn
 from event2vec.names import excerpt, shorten, shown
 from event2vec.progress import Progress
@@ -30,7 +30,7 @@ from event2vec.ranks import is_first_rank
 from event2vec.training.callbacks import Beginning, Checkpoints, Diary, Means, WholeCheckpoints, has_waited
 from event2vec.training.layout import Layout, Task
 from event2vec.training.lightning_module import LOGGED, Learner, TrainingData
-from event2vec.training.objectives import Classification, MaskedReconstruction, Objective, balanced_weights
+from event2vec.training.objectives import Classification, Objective, balanced_weights, masked_objective
 from event2vec.training.recipe import Recipe
 from event2vec.training.steps import steps_in_epoch
 
@@ -44,7 +44,7 @@ def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
     seed = recipe.training.seed
     try:
         if task == "pretrain":
-            return MaskedReconstruction(build_masked_model(recipe.model, seed=seed), recipe.objective)
+            return masked_objective(build_masked_model(recipe.model, seed=seed), recipe.objective)
     except ValueError as error:
         raise Event2VecError(str(error)) from None
     model = build_model(recipe.model, class_names=store.classes, sampling=recipe.sampling, seed=seed)
@@ -56,18 +56,21 @@ def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
     return Classification(model, recipe.objective, weights)
 
 
-def take_over(model: Classifier | MaskedEventModel, init: Path) -> list[str]:
-    """Copy all weights except the head's from another network; returns their names."""
-    other = load_event2vec(init)
-    if not isinstance(model, Event2VecClassifier | MaskedEventModel):
-        raise Event2VecError(f"--init starts an event2vec network, this recipe has {model.config.network}")
+def take_over(model: Classifier | MaskedModel, init: Path) -> list[str]:
+    """Copy all weights except the head's from another network of this kind; returns their names."""
+    other = load_any_model(init)
+    learnt, wanted = other.config.network, model.config.network
+    if learnt != wanted:
+        raise FileError(init, f"holds a network of the kind {learnt}, this recipe has {wanted}")
+    if not model.reusable:
+        raise Event2VecError(f"a training of {wanted} cannot start from another network. Leave init out")
     for name in ("intensity", "relative"):  # what no weight tells
-        learnt, wanted = (str(getattr(config, name)).lower() for config in (other.config, model.config))
-        if learnt != wanted:
-            problem = f"was trained with model.{name} {learnt}, this recipe has {wanted}"
-            raise FileError(init, f"{problem}. Add --model.{name} {learnt}")
+        before, now = (str(getattr(config, name, None)).lower() for config in (other.config, model.config))
+        if before != now:
+            problem = f"was trained with model.{name} {before}, this recipe has {now}"
+            raise FileError(init, f"{problem}. Add --model.{name} {before}")
     theirs, ours = other.state_dict(), model.state_dict()
-    taken = [name for name in ours if name.startswith(("embed.", "backbone."))]
+    taken = [name for name in ours if name.startswith(model.reusable)]
     for name in taken:
         if name not in theirs or theirs[name].shape != ours[name].shape:
             found = f"has {tuple(theirs[name].shape)}" if name in theirs else "is missing"
@@ -121,12 +124,12 @@ def _leave_group() -> None:
 def test_hidden_events(network: Path, store: EventStore, recipe: Recipe, compute: Compute) -> dict[str, float]:
     """How well a pre-trained network tells the hidden events of a store: the means that validation has."""
     model = load_any_model(network)
-    assert isinstance(model, MaskedEventModel)
-    objective = MaskedReconstruction(model.to(compute.device), recipe.objective)
+    assert isinstance(model, MaskedModel)
+    objective = masked_objective(model.to(compute.device), recipe.objective)
     recordings, size = Recordings((store,), recipe.sampling, recipe.training.seed), recipe.training.batch
     sums, count = dict.fromkeys(objective.metrics, 0.0), 0
     for start in range(0, len(store), size):
-        batch, labels, _ = collate_indexed([recordings[0, i] for i in range(start, min(start + size, len(store)))])
+        batch, labels, _ = recordings.batch([(0, index) for index in range(start, min(start + size, len(store)))])
         with torch.no_grad():
             outcome = objective(batch.to(compute.device), labels.to(compute.device), None)
         sums = {name: value + outcome.count * float(outcome.metrics[name]) for name, value in sums.items()}
@@ -251,7 +254,7 @@ def _trainer(
                 devices=devices,
                 num_nodes=nodes,
                 strategy=recipe.trainer.strategy,
-                precision=recipe.trainer.precision,  # type: ignore[arg-type]
+                precision=training_precision(recipe.trainer.precision, recipe.trainer.accelerator),  # type: ignore[arg-type]
                 accumulate_grad_batches=recipe.trainer.accumulate,
                 gradient_clip_val=recipe.training.clip or None,
                 limit_val_batches=None if "validation" in store.splits else 0,

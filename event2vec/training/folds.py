@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from event2vec.atomic import is_leftover
+from event2vec.cluster import Cluster, do_pieces
+from event2vec.data.addresses import local_place, whole_name
 from event2vec.data.store import EventStore
 from event2vec.documents import read_json, write_json
 from event2vec.errors import Event2VecError, FileError
@@ -16,7 +18,7 @@ from event2vec.ranks import is_first_rank
 from event2vec.training.metrics import write_rows
 from event2vec.training.recipe import Recipe
 from event2vec.training.run import Run
-from event2vec.training.train import check_classes, choose, introduce, open_chosen, run_name
+from event2vec.training.train import check_classes, choose, gpus_of, introduce, open_chosen, run_name
 
 SUMMARY, TABLE = "folds.json", "folds.csv"
 
@@ -85,6 +87,7 @@ def cross_validate(
     *,
     folds: int = 5,
     workers: int = 1,
+    cluster: str | Cluster | None = None,
     progress: Progress = SILENT,
     **settings: Any,
 ) -> CrossValidation:
@@ -94,32 +97,41 @@ def cross_validate(
 
     Folds are made of the data's training recordings, and of test recordings that were drawn from undivided data. A test
     part that the data came with stays unused, unless `data.folds_over` is all. Each fold is a run in a sub-folder. The
-    same call continues a cross-validation that was stopped: finished folds are kept.
+    same call continues a cross-validation that was stopped: finished folds are kept. A Ray `cluster` trains folds
+    side by side.
     """
     if folds < 2:
         raise Event2VecError(f"folds must be at least 2, got {folds}")
     recipe, source = choose(recipe, data, {**settings, "data.folds": folds, "data.fold": 0})
-    asked = {"recipe": recipe.to_yaml(), "data": _resolved(source), "init": _resolved(init)}
+    asked = {"recipe": recipe.to_yaml(), "data": whole_name(source), "init": whole_name(init)}
     folder = _folder(out, run_name(recipe, source), asked)
-    opened = open_chosen(recipe, source, workers, progress, settings)
+    cluster = Cluster.of(cluster)
+    gpus = gpus_of(recipe, cluster)
+    opened = open_chosen(recipe, source, cluster or workers, progress, settings)
     parts = [recipe.with_settings({"data.fold": number}) for number in range(1, folds + 1)]
     _check_parts(parts, opened.store)
     introduce(parts[0], opened, folder, progress)
-    results = list[Fold]()
-    for number, part in enumerate(parts, 1):
-        _write(folder, results, asked)
-        try:
-            found = _train_fold(number, part, opened.store, folder, init, source, progress)
-        except KeyboardInterrupt:
-            progress.say(f"The same command continues with fold {number} of {folds}; finished folds are kept")
-            raise
+    results = dict[int, Fold]()
+
+    def keep(index: int, found: Fold | None) -> None:
         if found:
             interval = f"95 % interval {wilson_interval(found.accuracy, found.recordings).percent(1)} %"
             share = f"{100 * found.accuracy:.1f} % of {found.recordings:,} recordings"
-            progress.say(f"Fold {number} of {folds}: {share}; {interval}")
-            results.append(found)
-    _write(folder, results, asked)
-    return CrossValidation.of(folder, results)
+            progress.say(f"Fold {found.fold} of {folds}: {share}; {interval}")
+            results[found.fold] = found
+            _write(folder, [results[number] for number in sorted(results)], asked)
+
+    _write(folder, [], asked)
+    pieces = [_Piece(number, part, opened.store, folder, init, source) for number, part in enumerate(parts, 1)]
+    names = [f"fold {piece.number}" for piece in pieces]
+    try:
+        with progress.stage("all folds", folds):
+            do_pieces(_train_fold, pieces, names, cluster, progress, found=keep, gpus=gpus)
+    except KeyboardInterrupt:
+        number = next(number for number in range(1, folds + 1) if number not in results)
+        progress.say(f"The same command continues with fold {number} of {folds}; finished folds are kept")
+        raise
+    return CrossValidation.of(folder, [results[number] for number in sorted(results)])
 
 
 def fold_run(folder: Path, number: int) -> Run:
@@ -139,23 +151,27 @@ def _check_parts(parts: Sequence[Recipe], store: EventStore) -> None:
             )
 
 
-def _train_fold(
-    number: int,
-    recipe: Recipe,
-    store: EventStore,
-    folder: Path,
-    init: str | PathLike[str] | None,
-    source: str | Path | None,
-    progress: Progress,
-) -> Fold | None:
+@dataclass(frozen=True)
+class _Piece:
+    """What it takes to train one fold, here or on another machine."""
+
+    number: int
+    recipe: Recipe
+    store: EventStore
+    folder: Path
+    init: str | PathLike[str] | None
+    source: str | Path | None
+
+
+def _train_fold(piece: _Piece, progress: Progress) -> Fold | None:
     """The result of a fold, trained first if it is not finished; None in all processes but the first."""
-    run = fold_run(folder, number)
-    if Fold.of(number, run) is None:
+    run = fold_run(piece.folder, piece.number)
+    if Fold.of(piece.number, run) is None:
         if run.is_free:
-            Run.start(recipe, store, run.folder, "train", init, source, progress)
+            Run.start(piece.recipe, piece.store, run.folder, "train", piece.init, piece.source, progress)
         else:
             run.resume(progress=progress)
-    return Fold.of(number, run) if is_first_rank() else None
+    return Fold.of(piece.number, run) if is_first_rank() else None
 
 
 def _write(folder: Path, results: Sequence[Fold], asked: Mapping[str, Any]) -> None:
@@ -168,14 +184,10 @@ def _write(folder: Path, results: Sequence[Fold], asked: Mapping[str, Any]) -> N
         write_rows(folder / TABLE, [vars(fold) for fold in results])
 
 
-def _resolved(path: str | PathLike[str] | None) -> str | None:
-    return str(Path(path).resolve()) if path else None
-
-
 def _folder(out: str | Path | None, name: Path, asked: Mapping[str, Any]) -> Path:
     """Where the folds are: as requested, or the first of NAME-folds, NAME-folds-2, ... that is free or ours."""
     if out:
-        if not _is_ours(Path(out), asked):
+        if not _is_ours(local_place(out), asked):
             raise FileError(out, "exists already, with other data or settings. Choose another --out")
         return Path(out)
     number, folder = 1, name.with_name(f"{name.name}-folds")

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from event2vec.cpu import flush_denormals
-from event2vec.data.batches import STEPS, Batch, Recordings, collate_indexed, sets_of
+from event2vec.data.batches import STEPS, Batch, Recordings, as_it_is, sets_of
 from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
 from event2vec.training.augment import augment
 from event2vec.training.config import TrainingConfig
+from event2vec.training.muon import Muon
 from event2vec.training.objectives import Objective, Outcome
 from event2vec.training.recipe import Recipe
 from event2vec.training.steps import Batches
@@ -41,7 +42,9 @@ class TrainingData(pl.LightningDataModule):
         self.asked = True
         rank, ranks, step = self.trainer.global_rank, self.trainer.world_size, self.trainer.global_step
         accumulate = self.recipe.trainer.accumulate
-        batches = Batches(len(self.learn_from), self.recipe.training, rank, ranks, step, accumulate)
+        at_once = self.recipe.data.shards_at_once
+        order = (self.learn_from.shard_numbers, at_once) if at_once else ()
+        batches = Batches(len(self.learn_from), self.recipe.training, rank, ranks, step, accumulate, *order)
         return self.loader(self.sets, batches)
 
     def val_dataloader(self) -> DataLoader[Any] | list[Any]:
@@ -59,7 +62,7 @@ class TrainingData(pl.LightningDataModule):
         return DataLoader(
             Recordings(sets, self.recipe.sampling, self.recipe.training.seed),
             batch_sampler=batches,
-            collate_fn=collate_indexed,
+            collate_fn=as_it_is,
             num_workers=workers,
             worker_init_fn=end_with_parent,
             persistent_workers=workers > 0,
@@ -162,15 +165,30 @@ class Learner(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         config = self.recipe.training
         rate = config.learning_rate * config.batch * self.trainer.world_size * self.recipe.trainer.accumulate / 256
-        decayed, free = split_by_decay(self.objective)
-        groups: list[dict[str, Any]] = [{"params": decayed}, {"params": free, "weight_decay": 0.0}]
+        groups = weight_groups(self.objective, config.optimizer)
         # One call for all weights. With mixed precision, Lightning clips no gradients for an optimiser that does this.
-        fused = self.device.type == "cpu" and self.recipe.trainer.precision == "32-true"
-        optimizer = torch.optim.AdamW(groups, lr=rate, weight_decay=config.weight_decay, fused=fused)
+        fused = self.device.type == "cpu" and self.trainer.precision == "32-true"
+        kind = Muon if config.optimizer == "muon" else torch.optim.AdamW
+        optimizer = kind(groups, lr=rate, weight_decay=config.weight_decay, fused=fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: learning_rate_factor(step / self.steps, config, rate)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def weight_groups(module: nn.Module, optimizer: str) -> list[dict[str, Any]]:
+    """Weights that are treated alike. Muon turns the matrices inside a network, not those at its ends."""
+    decayed, free = split_by_decay(module)
+    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": free, "weight_decay": 0.0}]
+    if optimizer == "muon":
+        ends = {id(weight) for name, weight in module.named_parameters() if "head" in name or "kernels" in name}
+        inner = [
+            weight for weight in decayed if weight.ndim == 2 and min(weight.shape) >= 16 and id(weight) not in ends
+        ]
+        turned = {id(weight) for weight in inner}
+        groups[0]["params"] = [weight for weight in decayed if id(weight) not in turned]
+        groups.append({"params": inner, "orthogonal": True})
+    return groups
 
 
 def split_by_decay(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:

@@ -19,3 +19,11 @@ def draw_spans(
     lengths = lengths.clamp(max=mask.longest).long()
     reach = torch.where(starts, place + lengths, 0).cummax(dim=1).values if valid.shape[1] else valid.long()
     return (place < reach) & valid
+
+
+def draw_patches(share: float, shape: torch.Size, generator: torch.Generator) -> Bool[Tensor, "batch patches"]:
+    """Patches to hide, as many in each row; at least one is hidden and one is not, if there are two."""
+    rows, count = shape
+    hidden = min(max(round(share * count), 1), count - 1)
+    order = torch.rand(rows, count, generator=generator, device=generator.device).argsort(dim=1)
+    return order < hidden

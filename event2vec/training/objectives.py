@@ -8,14 +8,15 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from event2vec.baselines.event_mae import MaskedEventMae, chamfer_distance, cut_patches
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, Event2VecClassifier
-from event2vec.model.embedding import normalised_coordinates
-from event2vec.model.masked import MaskedEventModel
+from event2vec.model.coordinates import normalised_coordinates
+from event2vec.model.masked import MaskedEventModel, MaskedModel
 from event2vec.training.augment import TokenMix
 from event2vec.training.config import ObjectiveConfig
-from event2vec.training.masking import draw_spans
+from event2vec.training.masking import draw_patches, draw_spans
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Outcome:
 class Objective(nn.Module):
     """A task: holds the network that it trains. A generator means training; without one nothing is random."""
 
-    model: Classifier | MaskedEventModel
+    model: Classifier | MaskedModel
     metrics: tuple[str, ...]
     """Names of what an outcome holds, in a fixed order."""
     monitor: str
@@ -69,10 +70,13 @@ class Classification(Objective):
 
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
         targets = F.one_hot(labels, self.model.config.classes).float()
-        if generator is not None and self._mixes(generator):
+        penalty: Tensor | float = 0.0
+        if generator is None:
+            logits = self.model(batch)
+        elif self._mixes(generator):
             logits, targets = self._classify_mixed(batch, targets, generator)
         else:
-            logits = self.model(batch, generator)
+            logits, penalty = self.model.learn(batch, generator)
         logits = logits.float()
         smoothing = self.config.label_smoothing if generator is not None else 0.0
         if generator is None or self.class_weights is None:
@@ -80,6 +84,7 @@ class Classification(Objective):
         else:
             losses = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="none")
             loss = (losses * (targets @ self.class_weights)).mean()
+        loss = loss + penalty
         accuracy = (logits.argmax(dim=-1) == labels).float().mean()
         return Outcome(loss, {"loss": loss.detach(), "accuracy": accuracy}, len(labels))
 
@@ -139,3 +144,35 @@ class MaskedReconstruction(Objective):
             "y_error_pixels": off[:, 1].sum() / count * (batch.sensor.height - 1) / 2,
         }
         return Outcome(loss, metrics, len(truth))
+
+
+class MaskedPatches(Objective):
+    """Chamfer distance of the events of hidden patches, x, y and t scaled to [-1, 1], as in Point-MAE.
+
+    `loss_of_centre` is what the centres of the patches would cost as the answer.
+    """
+
+    metrics = ("loss", "loss_of_centre")
+    monitor, higher_is_better = "loss", False
+
+    def __init__(self, model: MaskedEventMae, config: ObjectiveConfig) -> None:
+        super().__init__()
+        self.model: MaskedEventMae = model
+        self.config = config
+
+    def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
+        draw = generator if generator is not None else torch.Generator(batch.x.device).manual_seed(0)
+        patches = cut_patches(batch, self.model.settings)
+        hidden = draw_patches(self.config.mask.share, patches.centre.shape[:2], draw)
+        truth = patches.events[hidden][..., :3]
+        loss = chamfer_distance(self.model(patches, hidden).float(), truth)
+        of_centre = chamfer_distance(torch.zeros_like(truth[:, :1]), truth)
+        return Outcome(loss, {"loss": loss.detach(), "loss_of_centre": of_centre}, len(truth))
+
+
+def masked_objective(model: MaskedModel, config: ObjectiveConfig) -> MaskedReconstruction | MaskedPatches:
+    """What a network for pre-training minimises."""
+    if isinstance(model, MaskedEventMae):
+        return MaskedPatches(model, config)
+    assert isinstance(model, MaskedEventModel)
+    return MaskedReconstruction(model, config)

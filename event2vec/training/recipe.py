@@ -45,11 +45,11 @@ class Recipe(Settings):
     def with_settings(self, settings: Mapping[str, Any]) -> "Recipe":
         """A copy with some settings changed: {"training.epochs": 20} or {"training": {"epochs": 20}}."""
         content, given = plain_settings(self), dict(by_full_name(settings))
-        known = setting_names()
         if "model.network" in given:
             content["model"] = _for_network(content["model"], given["model.network"])
+        own = {name for name, _ in by_full_name(content)}
         for name, value in given.items():
-            if name not in known:
+            if name not in own and name not in (known := setting_names()):  # of another network: a longer list
                 raise Event2VecError(f"unknown setting {name}{nearest(name, known)}")
             *sections, last = name.split(".")
             place = content

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from event2vec.atomic import whole_file
+from event2vec.data.addresses import whole_name
 from event2vec.data.batches import sets_of
 from event2vec.data.store import EventStore
 from event2vec.devices import Compute
@@ -16,7 +17,7 @@ from event2vec.documents import write_json
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.evaluate import evaluate
 from event2vec.evaluation.figures.curves import draw_curves
-from event2vec.model.checkpoint import check_text_path, find_model, holds_network
+from event2vec.model.checkpoint import check_text_path, find_model, holds_network, open_folder
 from event2vec.names import counted, printable
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
@@ -41,8 +42,8 @@ class Run(EvaluatedRun):
 
     @classmethod
     def open(cls, folder: "str | Path | Run") -> "Run":
-        """The run in this folder, or a saved network."""
-        run = folder if isinstance(folder, Run) else cls(Path(folder))
+        """The run in this folder, or a saved network; that at an address (hf://OWNER/NAME) is downloaded first."""
+        run = folder if isinstance(folder, Run) else cls(open_folder(folder))
         if not run.folder.exists():
             raise FileError(run.folder, "does not exist, expected a run or a folder with a saved network")
         if not run.facts_file.is_file() and not holds_network(run.folder):
@@ -69,7 +70,7 @@ class Run(EvaluatedRun):
         from event2vec.training.fit import build_objective, take_over
         from event2vec.training.timing import fit_to_minutes
 
-        run = cls(Path(folder))
+        run, init = cls(Path(folder)), open_folder(init) if init else None
         check_text_path(run.folder)
         with run.alone():
             run.check_free(task)
@@ -78,9 +79,9 @@ class Run(EvaluatedRun):
             recipe = fit_to_minutes(recipe, store, task, progress)
             objective = build_objective(recipe, store, task)
             if init:
-                _say_taken(take_over(objective.model, Path(init)), progress)
+                _say_taken(take_over(objective.model, init), progress)
             facts = RunFacts(
-                task=task, data=str(store.folder.resolve()), source=_resolved(source), init=_resolved(init)
+                task=task, data=str(store.folder.resolve()), source=whole_name(source), init=whole_name(init)
             )
             run._train(recipe, store, objective, task, progress, begin=lambda: run._begin(recipe, facts))
         return run
@@ -234,7 +235,3 @@ def _say_taken(names: list[str], progress: Progress) -> None:
         parts = Counter(name.partition(".")[0].replace("embed", "embedding") for name in names)
         taken = " and ".join(f"{counted(count, 'weight')} of the {part}" for part, count in parts.items())
         progress.say(f"Copied {taken}; the head is newly initialised")
-
-
-def _resolved(path: str | PathLike[str] | None) -> str | None:
-    return str(Path(path).resolve()) if path else None

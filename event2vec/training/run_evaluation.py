@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from event2vec.data.addresses import whole_name
 from event2vec.data.cache import open_whole_folder
 from event2vec.data.datasets import open_splits
 from event2vec.data.datasets.folder import is_whole
+from event2vec.data.remote import holds_store
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
-from event2vec.data.store_layout import DESCRIPTION
 from event2vec.documents import write_json
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.evaluate import Evaluation, evaluate
@@ -67,7 +68,7 @@ class EvaluatedRun(RunFolder):
         """The recordings that an evaluation is on."""
         if data is None or split == "validation" or self._is_own(data):
             return self.store(data, sampling=sampling, workers=workers, progress=progress).split(split or "test")
-        if split is None and self._is_whole(Path(data)):
+        if split is None and not holds_store(data) and self._is_whole(Path(data)):
             network = (model.class_names, model.config.sensor, sampling, model.windows)
             return open_whole_folder(Path(data), *network, workers, progress)
         store = self.whole_store(data, sampling, workers, progress)
@@ -76,13 +77,13 @@ class EvaluatedRun(RunFolder):
     def _is_own(self, data: str | Path) -> bool:
         """Whether the network was trained on this data: then only its test part is new to it."""
         own = (self.facts.source, self.facts.data) if self.facts_file.is_file() else ()
-        return str(Path(data).resolve()) in own
+        return whole_name(data) in own
 
     def _is_whole(self, data: Path) -> bool:
         """Whether `data` has a sub-folder for each class, and nothing that says which recordings are for testing."""
         config = self.recipe.data if self.has_begun else DataConfig()
         dataset = config.dataset
-        if (data / DESCRIPTION).is_file() or config.labels or not is_whole(data):
+        if config.labels or not is_whole(data):
             return False
         if dataset in ("folder", "digits"):
             return True

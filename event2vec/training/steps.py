@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from event2vec.data.batches import STEPS
@@ -18,13 +20,22 @@ class Batches(Sampler[list[tuple[int, int]]]):
     batches of each rank. What does not fill a step is left for another epoch; a data set smaller than a step is filled
     up from its start. The first batch is that of step `start`, counted from the first epoch: where a stopped training
     resumes. Worker processes read ahead before Lightning calls `set_epoch`, so the epoch follows from `start` too.
+    With `shards`, the number of each recording's shard, recordings are shuffled within `at_once` shards at a time.
     """
 
     def __init__(
-        self, count: int, config: TrainingConfig, rank: int, ranks: int, start: int, accumulate: int = 1
+        self,
+        count: int,
+        config: TrainingConfig,
+        rank: int,
+        ranks: int,
+        start: int,
+        accumulate: int = 1,
+        shards: NDArray[np.int64] | None = None,
+        at_once: int = 1,
     ) -> None:
         self.count, self.config, self.rank, self.ranks = count, config, rank, ranks
-        self.accumulate = accumulate
+        self.accumulate, self.shards, self.at_once = accumulate, shards, at_once
         self.epoch, self.skip = divmod(start, steps_in_epoch(count, config, ranks * accumulate))
 
     def set_epoch(self, epoch: int) -> None:
@@ -49,7 +60,12 @@ class Batches(Sampler[list[tuple[int, int]]]):
             yield keys[first : first + self.config.batch]
 
     def _shuffled(self, draw: int) -> list[int]:
-        return torch.randperm(self.count, generator=seeded(self.config.seed, draw, STEPS)).tolist()
+        generator = seeded(self.config.seed, draw, STEPS)
+        order = torch.randperm(self.count, generator=generator).numpy()
+        if self.shards is not None:
+            places = torch.randperm(int(self.shards.max()) + 1, generator=generator).numpy() // self.at_once
+            order = order[np.argsort(places[self.shards[order]], kind="stable")]
+        return order.tolist()
 
 
 def steps_in_epoch(count: int, config: TrainingConfig, parts: int) -> int:

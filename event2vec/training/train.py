@@ -4,29 +4,32 @@ import warnings
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from event2vec.cluster import Cluster, Workers
+from event2vec.data.addresses import local_place
 from event2vec.data.batches import sets_of
 from event2vec.data.cache import open_for_training
+from event2vec.data.clusters import Engine
 from event2vec.data.hints import window_hints
 from event2vec.data.parts import REJECTED, Note, describe_scaled
 from event2vec.data.prepare import Report
+from event2vec.data.remote import address_of, holds_store
 from event2vec.data.splits import Groups
 from event2vec.data.store import EventStore
-from event2vec.data.store_layout import DESCRIPTION
 from event2vec.errors import Event2VecError, Event2VecWarning, FileError
 from event2vec.names import counted, shorten, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
+from event2vec.training.config import CUTTING, GROUPING
 from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, by_full_name, load_recipe
 from event2vec.training.run import Run
 
 SHOWN = 5  # unusable recordings that are named
-GROUPING = ("data.group_by", "data.labels")
-CUTTING = ("data.window", "data.stride", "data.min_events", "data.window_events")
 UNEQUAL = 3  # times as many recordings in the largest class as in the smallest, from which weights are suggested
 
 
@@ -49,7 +52,7 @@ def train(
     section or by full name (`**{"training.epochs": 20}`). Without `out`, the run gets a numbered folder in runs/.
     `init` is a run or a network whose weights it starts from, except the head's.
     """
-    return _start("train", recipe, data, out, init, workers, progress, settings)
+    return start("train", recipe, data, out, init, workers, progress, settings)
 
 
 def pretrain(
@@ -69,10 +72,10 @@ def pretrain(
 
     All else is as in `train`.
     """
-    return _start("pretrain", recipe, data, out, init, workers, progress, settings)
+    return start("pretrain", recipe, data, out, init, workers, progress, settings)
 
 
-def _start(
+def start(
     task: Task,
     recipe: str | Path | Recipe,
     data: str | Path | EventStore | None,
@@ -80,14 +83,16 @@ def _start(
     init: str | PathLike[str] | None,
     workers: int,
     progress: Progress,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, Any] = MappingProxyType({}),
+    engine: Engine | None = None,
 ) -> Run:
+    """What `train` and `pretrain` do. An `engine` computes the clusters instead of ours, for comparisons."""
     recipe, source = choose(recipe, data, settings)
     if recipe.data.folds and not recipe.data.fold:
         raise Event2VecError("data.folds needs data.fold, the fold that tests. To train all folds, use --folds")
     if out:
-        Run(Path(out)).check_free(task)  # before the data is prepared, which may take a while
-    opened = open_chosen(recipe, source, workers, progress, settings)
+        Run(local_place(out)).check_free(task)  # before the data is prepared, which may take a while
+    opened = open_chosen(recipe, source, workers, progress, settings, engine)
     if task == "train":
         check_classes(recipe.divide(opened.store))
     folder = Path(out) if out else free_folder(run_name(recipe, source))
@@ -107,7 +112,12 @@ def choose(
 
 
 def open_chosen(
-    recipe: Recipe, source: str | Path | None, workers: int, progress: Progress, settings: Mapping[str, Any]
+    recipe: Recipe,
+    source: str | Path | None,
+    workers: Workers,
+    progress: Progress,
+    settings: Mapping[str, Any],
+    engine: Engine | None = None,
 ) -> Report:
     """The store that the recipe trains on, prepared first if it has to be."""
     opened = open_for_training(
@@ -116,20 +126,31 @@ def open_chosen(
         recipe.sampling,
         workers,
         progress,
-        options=recipe.data.options,
+        engine,
+        recipe.data.options,
         everywhere=recipe.data.folds > 0,
     )
     _check_taken_from_data(recipe, opened.store, settings)
     return opened
 
 
-def _whole(store: EventStore) -> Path:
-    """The folder of a store, if the store shows all that is in it: a run remembers what it was trained on by name."""
+def gpus_of(recipe: Recipe, cluster: Cluster | None) -> int:
+    """How many GPUs each training on a cluster gets. There, a training is one process."""
+    if cluster is None:
+        return 0
+    trainer = recipe.trainer
+    if trainer.devices not in ("auto", 1, "1") or trainer.num_nodes > 1:
+        raise Event2VecError("on a cluster, each training has one device. Set trainer.devices and num_nodes to 1")
+    return int(trainer.accelerator in ("auto", "gpu", "cuda") and cluster.has_gpus)
+
+
+def _whole(store: EventStore) -> str | Path:
+    """Where a store is, if the store shows all that is in it: a run remembers what it was trained on by name."""
     if len(store) != len(EventStore.open(store.folder)):
         raise Event2VecError(
             f"{store.folder}: got a part of this store, expected a whole one. Write the part with EventStore.create"
         )
-    return store.folder
+    return address_of(store.folder) or store.folder
 
 
 def _check_options(recipe: Recipe, source: str | Path | None, settings: Mapping[str, Any]) -> None:
@@ -140,7 +161,7 @@ def _check_options(recipe: Recipe, source: str | Path | None, settings: Mapping[
     given = [name for name in names if name in GROUPING + CUTTING]
     if recipe.data.dataset != "folder" and (own := [name for name in given if name in GROUPING]):
         raise Event2VecError(f"{own[0]} is for 'folder'; the layout of {recipe.data.dataset} is known. Omit it")
-    if given and source is not None and (Path(source) / DESCRIPTION).is_file():
+    if given and source is not None and holds_store(source):
         option = given[0].removeprefix("data.").replace("_", "-")
         raise FileError(
             source, f"is a store, made with its own groups and windows. Omit {given[0]}, or prepare it with --{option}"

@@ -6,8 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from event2vec.data.datasets.dataset import Dataset, file_fingerprint
 from event2vec.data.labels import Span
 from event2vec.errors import Event2VecError, FileError
@@ -52,7 +50,7 @@ class SpanDataset(Dataset):
         if len(part) == 0:
             found = f"has no events from {start + whole.start} to {stop + whole.start} us on its clock"
             raise FileError(self.paths[index], f"{found}, where its labels name a class")
-        first = int(whole.events.t[torch.searchsorted(whole.events.t, start)])
+        first = int(whole.events.t[whole.events.before(start)])
         return replace(whole, events=part, start=whole.start + first)
 
     def unused(self, index: int) -> int:

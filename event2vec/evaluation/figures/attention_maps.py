@@ -12,17 +12,23 @@ from torch import Tensor
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.figures import pyplot, save_figure
 from event2vec.events import EventBatch, Events
-from event2vec.model.attention import Bidirectional, ForgettingDirection, Rows, forgetting_weights, reverse
+from event2vec.model.attention import Bidirectional, ForgettingDirection, forgetting_weights
 from event2vec.model.classifier import Classifier
 from event2vec.model.config import ModelConfig
+from event2vec.model.predictor import Predictor
+from event2vec.model.rows import Rows, reverse
 
 DARK = "#333344"  # behind the events, so that the brightest stand out
 ACROSS = 4  # blocks side by side
 
 
-def has_attention_to_draw(model: Classifier) -> bool:
-    """Forgetting attention has weights; gated linear attention and other networks have none."""
-    return isinstance(model.config, ModelConfig) and model.config.attention == "forgetting"
+def has_attention_to_draw(model: Predictor) -> bool:
+    """Forgetting attention has weights; gated linear attention, other networks and exported ones have none."""
+    return (
+        isinstance(model, Classifier)
+        and isinstance(model.config, ModelConfig)
+        and model.config.attention == "forgetting"
+    )
 
 
 @torch.no_grad()

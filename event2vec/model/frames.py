@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from event2vec.events import EventBatch
-from event2vec.model.embedding import normalised_intervals
+from event2vec.model.coordinates import normalised_intervals
 from event2vec.sensor import Sensor
 
 Placing = Literal["bilinear", "nearest"]
@@ -51,15 +51,16 @@ def count_events(
     weight: Float[Tensor, "batch length"] | None = None,
 ) -> Float[Tensor, "batch bins 2 height width"]:
     """Frames of the stretches that events are in. Each event counts rho times its weight."""
-    shrunk = _shrink(batch, side)
+    shrunk = shrink(batch, side)
     height, width = shrunk.sensor.height, shrunk.sensor.width
-    row = torch.arange(len(batch), device=batch.x.device)[:, None]
+    rows = batch.x.shape[0]  # not len(), which torch.export would take for a constant
+    row = torch.arange(rows, device=batch.x.device)[:, None]
     plane = ((row * bins + stretch) * 2 + batch.p) * (height * width)
-    frames = batch.x.new_zeros(len(batch) * bins * 2 * height * width)
+    frames = batch.x.new_zeros(rows * bins * 2 * height * width)
     counted = batch.rho * batch.valid if weight is None else batch.rho * batch.valid * weight
     for pixel, share in PLACING[placing](shrunk):
         frames.index_add_(0, (plane + pixel).flatten(), (share * counted).flatten())
-    return _grow(frames.view(len(batch), bins, 2, height, width), side)
+    return _grow(frames.view(rows, bins, 2, height, width), side)
 
 
 def voxel_grid(
@@ -74,7 +75,7 @@ def voxel_grid(
     return first + count_events(batch, (before.long() + 1).clamp(max=bins - 1), bins, "bilinear", side, late * weight)
 
 
-def _shrink(batch: EventBatch, side: int | None) -> EventBatch:
+def shrink(batch: EventBatch, side: int | None) -> EventBatch:
     """Coordinates scaled to at most `side` pixels, corner to corner. Scaling them up would leave gaps: see `_grow`."""
     if side is None:
         return batch

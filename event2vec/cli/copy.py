@@ -1,0 +1,42 @@
+"""Copy a store in shards: to a folder, or to another machine from which training reads it.
+
+    event2vec copy my_store s3://bucket/my_store
+    event2vec train folder --data s3://bucket/my_store
+    event2vec copy s3://bucket/my_store my_store         back, or from one place to another
+    event2vec copy my_store /mnt/shared/my_store --shard-mb 256 --cluster auto
+
+Shards are fetched when they are needed, checked, and kept in the user's cache; together they take at most 20 GB there
+(EVENT2VEC_SHARDS_GB). Keys and endpoints are those of fsspec's packages, such as AWS_ENDPOINT_URL.
+"""
+
+import json
+from argparse import ArgumentParser, Namespace
+
+from event2vec.cli.options import CLUSTER, add_json_option
+from event2vec.cli.parser import at_least, existing
+from event2vec.cli.printing import say
+from event2vec.cli.progress import ShownProgress
+from event2vec.cluster import Cluster
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE", type=existing("a store"), help="a store, here or at an address")
+    parser.add_argument("out", metavar="OUT", help="the folder or the address to write")
+    parser.add_argument("--shard-mb", type=at_least(1), default=128, metavar="MB", help="size of a shard, about")
+    parser.add_argument("--cluster", metavar="WHERE", help=f"write shards side by side {CLUSTER}")
+    add_json_option(parser)
+
+
+def check(options: Namespace) -> None:
+    Cluster.of(options.cluster)
+
+
+def run(options: Namespace) -> None:
+    from event2vec.data.shard_writer import copy_store
+
+    store = copy_store(options.store, options.out, options.shard_mb, cluster=options.cluster, progress=ShownProgress())
+    facts = {"store": options.out, "recordings": len(store), "events": int(store.offsets[-1])}
+    if options.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        say(f"{options.out}: {facts['recordings']:,} recordings, {facts['events']:,} events")

@@ -1,0 +1,47 @@
+"""Share a trained network on the Hugging Face Hub: its weights, and a page with what was measured of it.
+
+    hf auth login                                         once, with a token that may write
+    event2vec push runs/my_recordings anna/gestures
+    event2vec predict hf://anna/gestures clip.aedat4      anywhere
+
+The page has the accuracy with its interval, the classes, the recipe, calibration and figures. No recording is uploaded,
+and nothing that names a file of this machine. It needs pip install 'event2vec[hub]'.
+"""
+
+import json
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+
+from event2vec.cli.options import add_json_option
+from event2vec.cli.parser import existing
+from event2vec.cli.printing import say
+from event2vec.names import counted
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    local = "a run, or a folder with a saved network"
+    parser.add_argument("run", metavar="RUN", type=existing(local), help=local)
+    parser.add_argument("repo", metavar="REPO", help="OWNER/NAME on the Hub; made if there is none")
+    parser.add_argument("--private", action="store_true", help="only you see the repository, if it is made now")
+    parser.add_argument("--license", metavar="NAME", help="what others may do with it, such as apache-2.0 or cc-by-4.0")
+    parser.add_argument("--message", metavar="TEXT", help="what the commit says")
+    add_json_option(parser)
+
+
+def check(options: Namespace) -> None:
+    from event2vec.hub import SCHEME, Address, import_library
+
+    import_library()
+    Address.parse(f"{SCHEME}{options.repo.removeprefix(SCHEME)}")
+
+
+def run(options: Namespace) -> None:
+    from event2vec.training.push import push
+
+    names = {"private": options.private, "license_name": options.license, "message": options.message}
+    pushed = push(options.run, options.repo, **names)
+    if options.json:
+        print(json.dumps(asdict(pushed), indent=2))
+        return
+    say(f"{counted(len(pushed.files), 'file')} pushed to {pushed.page}")
+    say(f"Load it with: event2vec predict {pushed.address} FILE, or load_model({pushed.address!r}) in Python")

@@ -1,0 +1,205 @@
+"""Stores on other machines, by fsspec: a local folder holds the index and the shards that are in use.
+
+The folder is an entry of the user's cache. Shards appear in it complete and checked, each fetched by one process, and
+the least recently used are removed where all of them together exceed `EVENT2VEC_SHARDS_GB`.
+"""
+
+import hashlib
+import os
+import posixpath
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from event2vec.atomic import whole_file, whole_folder
+from event2vec.data.addresses import hide_secrets, is_address
+from event2vec.data.store_layout import DESCRIPTION, INDEX, SHARDS
+from event2vec.documents import read_json, write_json
+from event2vec.errors import Busy, DiskFull, Event2VecError, FileError, Unreachable, has_no_room
+from event2vec.locks import own
+from event2vec.names import excerpt, shorten
+
+ADDRESS = "address.json"  # in the local folder: where the store itself is
+SECONDS_BETWEEN_LOOKS = 0.05  # while another process fetches a shard or an index
+SHARDS_GB = 20.0
+PACKAGES = {"s3": "'event2vec[remote]'", "http": "'event2vec[remote]'", "https": "'event2vec[remote]'", "gs": "gcsfs"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "s3": {"config_kwargs": {"connect_timeout": 10, "retries": {"max_attempts": 3}}},
+}
+
+
+def cache_folder() -> Path:
+    """Where prepared stores are kept: $EVENT2VEC_CACHE, or else the system's folder for caches."""
+    if named := os.environ.get("EVENT2VEC_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "event2vec"
+
+
+def holds_store(place: str | os.PathLike[str]) -> bool:
+    """Whether this is a folder with a store, or an address, where nothing else can be."""
+    return is_address(place) or (Path(place) / DESCRIPTION).is_file()
+
+
+def local_folder(address: str) -> Path:
+    """The local folder of a store elsewhere, with its current index.
+
+    Its description is fetched each time and names the folder: servers do not all say when a file has changed.
+    """
+    address = address.rstrip("/")
+    with _explained(address):
+        system, path = _open(address)
+        description = system.cat_file(posixpath.join(path, DESCRIPTION))
+        digest = hashlib.sha256(address.encode() + b" " + description).hexdigest()[:12]
+        name = posixpath.basename(hide_secrets(address))
+        folder = cache_folder() / f"{shorten(name) or 'store'}-{digest}"
+        while not (folder / DESCRIPTION).is_file():
+            try:
+                with own(folder.with_name(f"{folder.name}.fetch")):
+                    if not (folder / DESCRIPTION).is_file():
+                        _fetch_index(system, path, address, folder, description)
+            except Busy:  # another process fetches it
+                time.sleep(SECONDS_BETWEEN_LOOKS)
+    return folder
+
+
+def _fetch_index(system: Any, path: str, address: str, folder: Path, description: bytes) -> None:
+    with whole_folder(folder) as work:
+        for name in INDEX:
+            system.get_file(posixpath.join(path, name), str(work / name))
+        (work / DESCRIPTION).write_bytes(description)
+        (work / SHARDS).mkdir()
+        write_json(work / ADDRESS, {"address": address})
+
+
+def address_of(folder: Path) -> str | None:
+    """Where the store of a local folder is; None if it is this folder."""
+    if not (folder / ADDRESS).is_file():
+        return None
+    address = read_json(folder / ADDRESS).get("address")
+    if not isinstance(address, str) or not is_address(address):
+        raise FileError(folder / ADDRESS, "is damaged. Remove the folder")
+    return address
+
+
+def fetch_shard(folder: Path, address: str, name: str, size: int, digest: str) -> Path:
+    """A shard in the local folder, fetched first if it is not there."""
+    target = folder / SHARDS / name
+    while not target.is_file():
+        try:
+            with own(target.with_suffix(".fetch")):
+                if not target.is_file():
+                    _download(f"{address}/{SHARDS}/{name}", target, size, digest)
+                    _make_room(target)
+        except Busy:  # another process fetches it
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+    with suppress(OSError):
+        os.utime(target)  # when it was last used
+    return target
+
+
+def _download(address: str, target: Path, size: int, digest: str) -> None:
+    with whole_file(target) as temporary:
+        with _explained(address):
+            system, path = _open(address)
+            system.get_file(path, str(temporary))
+        check_shard(temporary, size, digest, hide_secrets(address))
+
+
+def check_shard(path: Path, size: int, digest: str, name: str | Path) -> None:
+    """Refuse a shard that is not what the index says."""
+    found = path.stat().st_size
+    if found != size:
+        raise FileError(name, f"has {found:,} bytes, expected {size:,}. Copy the store there again")
+    with path.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            raise FileError(name, "is damaged: its checksum is not that of the index. Copy the store there again")
+
+
+def _make_room(newest: Path) -> None:
+    """Remove what was not used for longest. A process that reads a removed shard keeps it until it opens another."""
+    try:
+        limit = float(os.environ.get("EVENT2VEC_SHARDS_GB", SHARDS_GB)) * 1e9
+    except ValueError:
+        raise Event2VecError("EVENT2VEC_SHARDS_GB must be a number of gigabytes") from None
+    found = []
+    for mirror in cache_folder().glob(f"*/{ADDRESS}"):
+        for path in (mirror.parent / SHARDS).glob("*.bin"):
+            with suppress(FileNotFoundError):  # another process removes it too
+                facts = path.stat()
+                found.append((facts.st_mtime, facts.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= limit:
+            return
+        if path != newest:
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def upload(source: Path, address: str) -> None:
+    """Write a local file to an address."""
+    with _explained(address):
+        system, path = _open(address)
+        if system.protocol in ("file", ("file", "local")):
+            system.makedirs(posixpath.dirname(path), exist_ok=True)
+        system.put_file(str(source), path)
+
+
+def check_free(address: str) -> None:
+    """Refuse an address that cannot be written, or where a store is."""
+    with _explained(address):
+        system, path = _open(address)
+        taken = system.exists(posixpath.join(path, DESCRIPTION))
+    if taken:
+        raise FileError(hide_secrets(address), "has a store already. Choose another address")
+    with tempfile.TemporaryDirectory() as folder:
+        probe = Path(folder) / "writable"
+        probe.touch()
+        upload(probe, f"{address}/{SHARDS}/.writable")
+
+
+def _open(address: str) -> tuple[Any, str]:
+    import fsspec
+
+    return fsspec.core.url_to_fs(address, **OPTIONS.get(address.partition("://")[0], {}))
+
+
+@contextmanager
+def _explained(address: str) -> Iterator[None]:
+    """What goes wrong on the way to another machine, in one line: each library has errors of its own."""
+    try:
+        yield
+    except Event2VecError:
+        raise
+    except ImportError:
+        package = PACKAGES.get(address.partition("://")[0], "'event2vec[remote]'")
+        raise FileError(hide_secrets(address), f"needs an optional package. Run: pip install {package}") from None
+    except Exception as error:
+        raise _explain_here(error) or _explain_there(error, hide_secrets(address)) from None
+
+
+def _explain_here(error: Exception) -> FileError | None:
+    """What went wrong in the cache; None: it was elsewhere."""
+    if has_no_room(error):
+        return DiskFull(cache_folder())
+    name = error.filename if isinstance(error, OSError) else None
+    if not isinstance(name, str | Path) or not Path(name).is_relative_to(cache_folder()):
+        return None
+    assert isinstance(error, OSError)
+    return FileError(name, f"cannot be written: {error.strerror}. Set EVENT2VEC_CACHE to a folder of yours")
+
+
+def _explain_there(error: Exception, address: str) -> FileError:
+    what = excerpt(hide_secrets(str(error)), 150)
+    if isinstance(error, FileNotFoundError):
+        return FileError(address, "was not found: no such bucket, or no such file in it. Check the address")
+    if isinstance(error, PermissionError) or getattr(error, "status", 0) in (401, 403):
+        return FileError(address, f"is not accessible: {what}. Check your credentials")
+    if type(error).__name__ == "NoCredentialsError":  # of botocore, which need not be installed
+        return FileError(address, f"needs credentials: {what}. Set them as its package expects")
+    if isinstance(error, ValueError | TypeError | NotImplementedError):  # the same at every try
+        return FileError(address, f"cannot be reached: {type(error).__name__}: {what}. Check the address")
+    return Unreachable(address, f"cannot be reached: {type(error).__name__}: {what}. Check the network connection")

@@ -1,0 +1,155 @@
+"""Predictor: recordings in, answers out, whatever computes the scores. Without torch, as exported networks need it."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from jaxtyping import Float
+
+from event2vec.data.sampling import Sampling, draw_events
+from event2vec.data.windows import Windows
+from event2vec.errors import Event2VecError, FileError
+from event2vec.events import EventBatch, Events
+from event2vec.io import read_arrays
+from event2vec.model.config import NetworkConfig
+from event2vec.model.trained_on import Extent, TrainedOn, too_few
+from event2vec.names import printable
+from event2vec.sensor import Sensor
+
+UNKNOWN = "unknown"  # the answer where no class is sure enough
+SEED = 0  # for drawing events in predictions
+BATCH = 32  # recordings that go through the network at once
+
+Recording = Events | str | Path  # events, or the file that holds them
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction for one recording."""
+
+    label: int | None  # None where the answer is unknown
+    name: str  # of the class, or "unknown"; label and `unknown` tell that from a class of this name
+    scores: Float[Any, " classes"]  # probabilities; they sum to 1. A tensor, or an array from an exported network
+    events: int  # in the whole recording
+    scaled_from: Sensor | None  # the recording's own sensor, if it is not the network's
+    unknown: str | None = None  # why no class is named; None where one is
+    remarks: tuple[str, ...] = ()  # in what the recording lies far from those of the training, as far as that is known
+
+    @property
+    def confidence(self) -> float:
+        """The score of the best class."""
+        return float(self.scores.max())
+
+
+class Predictor:
+    """What classifies recordings: a network, and what is needed to give it what it reads and to judge its scores."""
+
+    config: NetworkConfig
+    class_names: tuple[str, ...]
+    sampling: Sampling
+    temperature: float  # of scores; training fits it, see `fit_temperature`
+    trained_on: TrainedOn | None  # training notes it
+    windows: Windows | None  # what the recordings that it learnt from were cut into
+
+    @overload
+    def predict(  # type: ignore[overload-overlap]  # a str is a sequence of str, but a file here
+        self, recordings: Recording, *, vote: int = 1, batch: int = BATCH, min_confidence: float = 0.0
+    ) -> Prediction: ...
+
+    @overload
+    def predict(
+        self, recordings: Sequence[Recording], *, vote: int = 1, batch: int = BATCH, min_confidence: float = 0.0
+    ) -> list[Prediction]: ...
+
+    def predict(
+        self,
+        recordings: Recording | Sequence[Recording],
+        *,
+        vote: int = 1,
+        batch: int = BATCH,
+        min_confidence: float = 0.0,
+    ) -> Prediction | list[Prediction]:
+        """Classify a recording, or each of many: events or files, of any length and sensor.
+
+        Other sensors are scaled to the network's. Scores are means over `vote` random draws of the events; the draws
+        are the same every time. `batch` recordings go through the network at once. Where the best score is below
+        `min_confidence`, the answer is `unknown`, with the label None. So it is for recordings with hardly any
+        events, and where the network's scores are not numbers; no class scores more than another there.
+
+            model.predict("clip.aedat4").name
+            [answer.name for answer in model.predict(sorted(folder.glob("*.raw")), vote=5)]
+        """
+        if isinstance(recordings, Events | str | Path):
+            return self.predict([recordings], vote=vote, batch=batch, min_confidence=min_confidence)[0]
+        if vote < 1 or batch < 1:
+            raise Event2VecError(f"vote and batch must be at least 1, got {vote} and {batch}")
+        if not 0 <= min_confidence <= 1:
+            raise Event2VecError(f"min_confidence must be from 0 to 1, got {min_confidence}")
+        network = self.for_reading(len(recordings) * vote)
+        answers: list[Prediction] = []
+        for start in range(0, len(recordings), batch):
+            events = [self._read(recording) for recording in recordings[start : start + batch]]
+            drawn = network._draws(events, vote)
+            for number, (recording, row) in enumerate(zip(events, network._score(drawn), strict=True)):
+                read = drawn[0].row(number) if self.sampling.repeatable else recording
+                answers.append(self._prediction(recording, row, Extent.of(read), min_confidence))
+        return answers
+
+    def scores(self, recordings: Sequence[Events], vote: int = 1) -> Float[Any, "recordings classes"]:
+        """The probability of each class, for each recording, whether or not it is like those of the training."""
+        return self._score(self._draws(recordings, vote))
+
+    def for_reading(self, draws: int) -> "Predictor":
+        """The same network, in the form that is fastest for this number of draws."""
+        return self
+
+    @abstractmethod
+    def _score(self, draws: Sequence[EventBatch]) -> Float[Any, "recordings classes"]:
+        """Mean probabilities over draws of the same recordings, which come as arrays."""
+
+    def _draws(self, recordings: Sequence[Events], vote: int) -> list[EventBatch]:
+        return [self._draw(recordings, draw) for draw in range(1 if self.sampling.repeatable else vote)]
+
+    def _draw(self, recordings: Sequence[Events], draw: int = 0) -> EventBatch:
+        """The events that the network reads, scaled to its sensor. Each recording is drawn from independently."""
+        placed = (events.arrays().on_sensor(self.config.sensor) for events in recordings)
+        return EventBatch.pad([draw_events(events, self.sampling, SEED, draw) for events in placed])
+
+    def _prediction(
+        self, events: Events, scores: Float[Any, " classes"], extent: Extent, min_confidence: float
+    ) -> Prediction:
+        label, confidence = int(scores.argmax()), float(scores.max())
+        scaled = events.sensor if events.sensor != self.config.sensor else None
+        remarks = self.trained_on.remarks(extent) if self.trained_on else ()
+        unknown = too_few(extent, self.trained_on)
+        if unknown is None and math.isnan(confidence):
+            unknown = (
+                "the network gave scores that are not numbers. Its weights may be damaged: train or export it again"
+            )
+        if unknown:
+            scores = _even(scores)
+        elif confidence < min_confidence:
+            best = f"{printable(self.class_names[label])} is the best class with {confidence:.1%}"
+            unknown = f"{best}, below the {min_confidence:.1%} asked for"
+        if unknown:
+            return Prediction(None, UNKNOWN, scores, len(events), scaled, unknown, remarks)
+        return Prediction(label, self.class_names[label], scores, len(events), scaled, None, remarks)
+
+    def _read(self, recording: Recording) -> Events:
+        events = recording if isinstance(recording, Events) else read_arrays(recording, usual=self.config.sensor)
+        if len(events) == 0:
+            problem = "holds no events, so there is nothing to classify"
+            raise (
+                Event2VecError(f"a recording {problem}") if recording is events else FileError(str(recording), problem)
+            )
+        return events
+
+
+def _even(scores: Float[Any, " classes"]) -> Float[Any, " classes"]:
+    """The same score for every class, whatever the scores were."""
+    score = 1 / len(scores)
+    return np.full_like(scores, score) if isinstance(scores, np.ndarray) else scores.new_full(scores.shape, score)

@@ -1,0 +1,272 @@
+"""Stores in shards: read and trained from as a plain one, here and from a real S3 server; what is damaged is said."""
+
+import os
+import pickle
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import SMALL, assert_same, make_recording
+from shell import run as run_verb
+from trainings import RECIPE, assert_same_networks
+from trainings import make_store as make_store_to_train_on
+
+from event2vec import Event2VecError, EventStore, Run, copy_store, prepare, train
+from event2vec.data import addresses, remote
+from event2vec.data.cache import StoredSplit, cached_stores
+from event2vec.data.store import read_together
+from event2vec.errors import FileError, Unreachable
+from event2vec.model.trained_on import TrainedOn
+
+pytestmark = pytest.mark.xdist_group("shards")  # one process: one S3 server
+LENGTHS = (60_000, 50_000, 0, 90_000, 1_000, 130_000, 20_000)  # 9 bytes an event: four shards of a megabyte
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    recordings = [(make_recording(length, seed=index), index % 2) for index, length in enumerate(LENGTHS)]
+    splits = ["train"] * 5 + ["test"] * 2
+    place = tmp_path_factory.mktemp("data") / "plain"
+    return EventStore.create(place, recordings, sensor=SMALL, classes=["a", "b"], splits=splits)
+
+
+@pytest.fixture(scope="module")
+def sharded(plain):
+    return copy_store(plain.folder, plain.folder.with_name("sharded"), 1)
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    """A bucket on an S3 server of this machine."""
+    moto = pytest.importorskip("moto.server", reason="needs moto: pip install 'moto[s3]' flask flask-cors")
+    s3fs = pytest.importorskip("s3fs", reason="needs s3fs: pip install 'event2vec[remote]'")
+    server = moto.ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patch.setenv("AWS_ACCESS_KEY_ID", "key")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        import boto3
+
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="bucket")
+        yield client
+    s3fs.S3FileSystem.clear_instance_cache()  # which would ask this server for buckets of the next one
+    server.stop()
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def address(plain, bucket, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVENT2VEC_CACHE", str(tmp_path_factory.mktemp("first")))
+        copy_store(plain.folder, "s3://bucket/deep/store/", 1)
+    return "s3://bucket/deep/store"
+
+
+def assert_same_stores(one, other):
+    assert (one.sensor, one.classes, one.splits, one.sources) == (
+        other.sensor,
+        other.classes,
+        other.splits,
+        other.sources,
+    )
+    for index in range(len(one)):
+        assert_same(one[index][0], other[index][0])
+        assert one[index][1] == other[index][1]
+        draws = [store.sample(index, 64, torch.Generator().manual_seed(3))[0] for store in (one, other)]
+        assert_same(*draws)
+    together = [read_together([(store, index) for index in (6, 2, 0, 4)]) for store in (one, other)]
+    for name in ("x", "y", "t", "p", "rho", "valid"):
+        assert torch.equal(getattr(together[0][0], name), getattr(together[1][0], name)), name
+    assert TrainedOn.of(one) == TrainedOn.of(other)
+
+
+def test_shards_are_read_as_a_plain_store(plain, sharded):
+    names = sorted(path.name for path in (sharded.folder / "shards").iterdir())
+    assert names == ["000000.bin", "000001.bin", "000002.bin", "000003.bin"]
+    assert_same_stores(plain, sharded)
+    assert_same_stores(plain, pickle.loads(pickle.dumps(sharded)))
+    assert sharded.split("test").shard_numbers.tolist() == [2, 3]
+    assert not plain.shard_numbers.any()
+
+
+def test_preparing_in_shards_gives_the_same_recordings(plain, tmp_path):
+    data = [StoredSplit.of(plain, split) for split in ("train", "test")]
+    whole, shards = prepare(data, tmp_path / "whole"), prepare(data, tmp_path / "shards", shard_mb=1)
+    assert shards.rejected == whole.rejected, "the one without events"
+    assert (tmp_path / "shards/rejected.csv").read_bytes() == (tmp_path / "whole/rejected.csv").read_bytes()
+    for index in range(len(whole.store)):
+        assert_same(whole.store[index][0], shards.store[index][0])
+    assert shards.store.groups == whole.store.groups
+    assert prepare(data, tmp_path / "shards", shard_mb=1).store.folder == tmp_path / "shards", "nothing is left to do"
+
+
+def test_sets_of_clusters_survive_shards(tmp_path):
+    recordings = [(make_recording(20, seed=index), 0) for index in range(6)]
+    source = EventStore.create(tmp_path / "plain", recordings, sensor=SMALL, classes=["a"], sets=[0, 1] * 3)
+    copied = copy_store(source.folder, tmp_path / "copied")
+    for one, other in zip(source.sets("train"), copied.sets("train"), strict=True):
+        assert_same(one[2][0], other[2][0])
+    assert np.array_equal(copied.recorded, source.recorded)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), r"000001.bin: is missing: a shard of the store. Copy or prepare it again"),
+        (lambda path: os.truncate(path, 1000), r"000001.bin: has 1,000 bytes, expected 819,000"),
+    ],
+)
+def test_a_damaged_shard_is_one_line(plain, tmp_path, damage, message):
+    store = copy_store(plain.folder, tmp_path / "store", 1)
+    damage(tmp_path / "store/shards/000001.bin")
+    with pytest.raises(Event2VecError, match=message):
+        _ = store[3]
+    assert len(store[0][0]) == LENGTHS[0], "others are as they were"
+
+
+def test_a_store_on_s3_is_read_as_the_one_here(plain, address, own_cache):
+    store = EventStore.open(address)
+    assert not list((store.folder / "shards").glob("*.bin")), "nothing is fetched before it is needed"
+    _ = store[0]
+    assert len(list((store.folder / "shards").glob("*.bin"))) == 1
+    assert_same_stores(plain, store)
+    assert_same_stores(plain, pickle.loads(pickle.dumps(EventStore.open(address + "/"))))
+    (entry,) = cached_stores()
+    assert (entry.made_of, entry.recordings) == (address, 7)
+
+
+def test_shards_are_fetched_once_and_take_bounded_space(plain, address, own_cache, monkeypatch):
+    fetched, download = [], remote._download
+    monkeypatch.setattr(remote, "_download", lambda *arguments: (fetched.append(arguments[0]), download(*arguments)))
+    with ThreadPoolExecutor(4) as threads:
+        stores = [EventStore.open(address) for _ in range(4)]
+        for events, _ in threads.map(lambda store: store[0], stores):
+            assert_same(events, plain[0][0])
+    assert len(fetched) == 1
+    monkeypatch.setenv("EVENT2VEC_SHARDS_GB", "0.0015")
+    store = EventStore.open(address)
+    for index in (5, 3, 0, 3):
+        assert_same(store[index][0], plain[index][0])
+        assert sum(path.stat().st_size for path in store.folder.glob("shards/*.bin")) <= 1.5e6
+    assert_same_stores(plain, EventStore.open(address))
+
+
+@pytest.mark.slow
+def test_a_run_on_s3_is_the_run_on_a_plain_store(bucket, own_cache, tmp_path):
+    source = make_store_to_train_on(tmp_path / "plain")
+    copy_store(source.folder, "s3://bucket/train")
+    recipe = RECIPE.with_settings({"training.epochs": 1, "data.workers": 1})
+    train(recipe, source, tmp_path / "one")
+    run = train(recipe, "s3://bucket/train", tmp_path / "two")
+    assert_same_networks(tmp_path / "one", tmp_path / "two")
+    assert run.facts.source == "s3://bucket/train"
+    for path in own_cache.iterdir():  # as on a machine that has not read it yet
+        path.rename(tmp_path / path.name)
+    assert Run.open(run.folder).evaluate(repeats=1).accuracy == run.evaluate("s3://bucket/train", repeats=1).accuracy
+
+
+def test_what_is_wrong_elsewhere_is_one_line(bucket, address, own_cache, plain, monkeypatch):
+    with pytest.raises(Event2VecError, match=r"^s3://nowhere/store: was not found: no such bucket, or no such file"):
+        EventStore.open("s3://nowhere/store")
+    with pytest.raises(Event2VecError, match=r"^s3://nowhere/store.*: was not found: no such bucket"):
+        copy_store(plain.folder, "s3://nowhere/store")
+    with pytest.raises(Event2VecError, match=r"has a store already. Choose another address"):
+        copy_store(plain.folder, address)
+    with pytest.raises(Event2VecError, match=r"^odd://a/b: cannot be reached: ValueError: Protocol not known: odd"):
+        EventStore.open("odd://a/b")
+    good = bucket.get_object(Bucket="bucket", Key="deep/store/shards/000000.bin")["Body"].read()
+    for damaged, problem in (
+        (good[:-8], "bytes, expected"),
+        (b"\1" + good[1:], "is damaged: its checksum is not that"),
+    ):
+        bucket.put_object(Bucket="bucket", Key="deep/store/shards/000000.bin", Body=damaged)
+        with pytest.raises(Event2VecError, match=rf"^{address}/shards/000000.bin.*{problem}"):
+            _ = EventStore.open(address)[0]
+    bucket.delete_object(Bucket="bucket", Key="deep/store/shards/000000.bin")
+    with pytest.raises(Event2VecError, match=rf"^{address}/shards/000000.bin: was not found"):
+        _ = EventStore.open(address)[0]
+    bucket.put_object(Bucket="bucket", Key="deep/store/shards/000000.bin", Body=good)
+    assert not list(own_cache.rglob("*.bin")), "nothing damaged is kept"
+
+
+@pytest.fixture
+def website(tmp_path):
+    """A folder that a web server of this machine shows, and its address."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    folder = tmp_path / "site"
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_address[1]}/store"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_replaced_store_of_the_same_size_is_read_as_it_is_now(website, own_cache, tmp_path):
+    folder, address = website
+    for name in ("one", "two"):
+        recordings = [(make_recording(20, seed=len(name)), 0)]
+        made = EventStore.create(tmp_path / name, recordings, sensor=SMALL, classes=[name])
+        copied = copy_store(made.folder, folder / "store")
+        with ThreadPoolExecutor(4) as threads:
+            for store in threads.map(EventStore.open, [address] * 4):
+                assert store.classes == copied.classes == (name,)
+        (folder / "store").rename(folder / name)
+    assert len(cached_stores()) == 2
+    assert (folder / "one/store.json").stat().st_size == (folder / "two/store.json").stat().st_size
+
+
+def test_what_is_wrong_on_the_way_has_its_own_remedy(website, own_cache, tmp_path, plain, monkeypatch):
+    folder, address = website
+    copy_store(plain.folder, folder / "store")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "file/cache"))
+    with pytest.raises(FileError, match=r"file/cache.*: cannot be written: Not a directory. Set EVENT2VEC_CACHE"):
+        EventStore.open(address)
+    with pytest.raises(
+        Unreachable, match=r"^http://127.0.0.1:9/store\?...: cannot be reached.*Check the network"
+    ) as error:
+        EventStore.open("http://anna:secret@127.0.0.1:9/store?token=secret")
+    assert "secret" not in str(error.value)
+
+
+def test_an_address_is_no_folder_to_write(plain, capsys):
+    with pytest.raises(FileError, match=r"^s3://a/b: is an address, expected a folder.*event2vec copy FOLDER ADDRESS"):
+        prepare([StoredSplit.of(plain, "train")], "s3://a/b")
+    for verb in (("prepare", "digits"), ("train", "digits"), ("compare", "--recipe", "digits")):
+        assert run_verb(*verb, "--out", "s3://a/b") == 2
+        assert "s3://a/b: is an address, expected a folder to write" in capsys.readouterr().err
+    assert not Path("s3:").exists()
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(
+        Event2VecError, match=r"^s3://a/b: needs an optional package. Run: pip install 'event2vec\[remote"
+    ):
+        EventStore.open("s3://a/b")
+
+
+def test_paths_are_not_addresses():
+    assert addresses.whole_name("s3://a/b/") == "s3://a/b"
+    assert addresses.whole_name(Path("here")) == str(Path("here").resolve())
+    assert not addresses.is_address("C:/x://y")
