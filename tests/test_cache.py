@@ -12,7 +12,7 @@ from conftest import assert_same
 from processes import SECONDS_TO_END
 
 import event2vec.data.cache as module
-from event2vec import Event2VecError, EventStore, Sampling, cluster_events, open_dataset, write_events
+from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_events, open_dataset, write_events
 from event2vec.atomic import SUFFIX
 from event2vec.cli import main
 from event2vec.clustering import BatchedKMeans
@@ -85,6 +85,21 @@ def test_every_file_is_looked_at_once(root, monkeypatch):
     )
     store = open_for_training(root, "folder", CLUSTERS).store
     assert looked == list(store.sources), "the name of the folder and the preparation share one plan"
+
+
+def test_of_a_data_set_only_the_split_that_is_needed_is_prepared(root, tmp_path, make_events):
+    for split, count in (("train", 3), ("test", 2)):
+        for number in range(count):
+            events = make_events(40, seed=number, sensor=Sensor(128, 128))
+            write_events(tmp_path / f"lip/{split}/word/{number}.npz", events)
+    part = open_for_training(tmp_path / "lip", "dvs_lip", Sampling(), only="test").store
+    assert part.splits == ("test", "test")
+    whole = open_for_training(tmp_path / "lip", "dvs_lip", Sampling()).store
+    assert len(whole) == 5
+    assert_same(whole.split("test")[1][0], part[1][0])
+    assert len(open_for_training(tmp_path / "lip", "dvs_lip", Sampling(), only="validation").store) == 5, "not its own"
+    folder = open_for_training(root, "folder", Sampling(), only="test").store
+    assert set(folder.splits) == {"train", "test"}, "its cameras choose the sensor together"
 
 
 def test_sets_of_clusters_are_made_of_the_first_set(root, tmp_path):

@@ -41,9 +41,9 @@ NAME = re.compile(r".+-[0-9a-f]{12}", re.DOTALL)  # of an entry: its data set, a
 State = Literal["ready", "in use", "being prepared", "unfinished", "unusable"]
 
 
-def prepare_digits(workers: int = 1, progress: Progress = SILENT) -> EventStore:
-    """The digits from the user's cache, simulated first if they are missing."""
-    return open_for_training(None, "digits", Sampling(), workers, progress).store
+def prepare_digits(workers: int = 1, progress: Progress = SILENT, only: str | None = None) -> EventStore:
+    """The digits from the user's cache, simulated first if they are missing; all, or one split."""
+    return open_for_training(None, "digits", Sampling(), workers, progress, only=only).store
 
 
 def open_for_training(
@@ -55,6 +55,7 @@ def open_for_training(
     engine: Engine | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
     everywhere: bool = False,
+    only: str | None = None,
 ) -> Report:
     """A store that training can read directly, from a store or from a data set as downloaded.
 
@@ -64,8 +65,9 @@ def open_for_training(
     epoch. A store of clusters is used as it is. Earlier work is reused; in distributed training, one process prepares
     and the others wait for it. An `engine` computes the clusters instead of ours, for comparisons.
     `options` are those of `open_dataset`. `everywhere` clusters test recordings as often as training recordings.
+    `only` is the one split that is needed: a data set that comes with it is not prepared beyond it.
     """
-    found = _find(data, dataset, Clusters.of(sampling, engine, everywhere), options)
+    found = _find(data, dataset, Clusters.of(sampling, engine, everywhere), options, only)
     if isinstance(found, EventStore):
         _mark_used(found.folder)
         return Report(found, (), ())
@@ -124,7 +126,11 @@ def reopen_for_training(
 
 
 def _find(
-    data: str | Path | None, dataset: str, clusters: Clusters | None, options: Mapping[str, Any]
+    data: str | Path | None,
+    dataset: str,
+    clusters: Clusters | None,
+    options: Mapping[str, Any],
+    only: str | None = None,
 ) -> EventStore | Plan:
     """The store in `data`, if training can read it directly; otherwise the plan for a store made from it."""
     is_store = data is not None and holds_store(data)
@@ -143,6 +149,8 @@ def _find(
         parts: list[Dataset] = [StoredSplit.of(store, split) for split in dict.fromkeys(store.splits)]
     else:
         parts = open_splits(dataset, data, **options)
+        if dataset != "folder":  # whose recordings may be of several cameras, of which all choose the sensor
+            parts = [part for part in parts if part.split == only] or parts
     return Plan(tuple(parts), clusters, made_of + (f", {clusters.summary}" if clusters else ""))
 
 

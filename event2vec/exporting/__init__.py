@@ -153,7 +153,7 @@ def _recordings(
     opened = Run.open(run)
     if data is None and not opened.facts_file.is_file():
         return MadeUp(model)
-    store = opened.raw_store(data, workers, progress)
+    store = opened.raw_store(data, workers, progress, "test")
     return Stored(store.split("test") if "test" in store.splits else store)
 
 

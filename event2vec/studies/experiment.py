@@ -310,7 +310,7 @@ def _judge(training: _Training) -> RunResult:
     model = opened.model().to(compute.device)
     timed = None
     if training.is_timed:
-        raw = opened.raw_store(workers=setting.workers, progress=setting.progress).split("test")
+        raw = opened.raw_store(None, setting.workers, setting.progress, "test").split("test")
         chosen = evenly_spaced(raw, experiment.timed)
         clustering = _time_clustering(row, chosen, recipe.sampling) if row.paper_ms is not None else None
         speed = memory = None

@@ -49,7 +49,7 @@ def draw_gallery(
     similarity = draw_embedding_maps(dict(zip(_names(opened), networks, strict=True)), folder / "embedding.png")
     problem = None
     try:
-        draw_samples(first.raw_store(data, workers, progress).split("test"), folder / "samples.png")
+        draw_samples(first.raw_store(data, workers, progress, "test").split("test"), folder / "samples.png")
         if isinstance(networks[0], Classifier):
             found = first.evaluate(
                 data, workers=workers, device=device, precision=precision, progress=progress, keep=False

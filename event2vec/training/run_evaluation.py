@@ -122,7 +122,7 @@ class EvaluatedRun(RunFolder):
         compute = self.compute(device, precision)
         model = self.model().to(compute.device)
         if data is None:
-            store = self.raw_store(None, workers, progress).split(split or "test")
+            store = self.raw_store(None, workers, progress, split or "test").split(split or "test")
         else:
             store = self._tested(data, split, model, Sampling(), workers, progress)
         with compute.autocast():

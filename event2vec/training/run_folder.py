@@ -96,7 +96,12 @@ class RunFolder(Layout):
         return self.recipe.divide(store) if self.has_begun else store
 
     def whole_store(
-        self, data: str | Path | None, sampling: Sampling | None, workers: int, progress: Progress
+        self,
+        data: str | Path | None,
+        sampling: Sampling | None,
+        workers: int,
+        progress: Progress,
+        only: str | None = None,
     ) -> EventStore:
         """Like `store`, but with the splits that the data came with."""
         if data is not None:
@@ -110,6 +115,7 @@ class RunFolder(Layout):
                 progress,
                 options=config.options,
                 everywhere=config.folds > 0,
+                only=only,
             )
             return opened.store
         if not self.facts_file.is_file():
@@ -126,13 +132,24 @@ class RunFolder(Layout):
             recipe.data.folds > 0,
         )
 
-    def raw_store(self, data: str | Path | None = None, workers: int = 1, progress: Progress = SILENT) -> EventStore:
-        """The same recordings with all their events, not as clusters."""
+    def raw_store(
+        self,
+        data: str | Path | None = None,
+        workers: int = 1,
+        progress: Progress = SILENT,
+        only: str | None = None,
+    ) -> EventStore:
+        """The same recordings with all their events, not as clusters.
+
+        Where `only` one split is needed, the other splits of a data set are not prepared.
+        """
+        only = None if self.has_begun and self.recipe.data.folds else only  # folds are of all recordings
         if data is None and self.facts_file.is_file():
             data = self.raw_source
             if data is None:
-                return self.recipe.divide(prepare_digits(workers, progress))
-        return self.store(data, sampling=Sampling(), workers=workers, progress=progress)
+                return self.recipe.divide(prepare_digits(workers, progress, only))
+        whole = self.whole_store(data, Sampling(), workers, progress, only)
+        return self.recipe.divide(whole) if self.has_begun else whole
 
     @property
     def raw_source(self) -> str | None:

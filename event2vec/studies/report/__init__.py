@@ -56,7 +56,7 @@ def report(
     compute = run.compute(device, precision)
     model = run.model().to(compute.device)
     whole = run.store(data, workers=workers, progress=progress)
-    raw = run.raw_store(data, workers, progress).split("test")
+    raw = run.raw_store(data, workers, progress, "test").split("test")
     study = Study(run, model, whole, raw, repeats, progress, compute)
     if raw.sources != study.store.sources:
         raise FileError(raw.folder, f"does not have the test recordings of {whole.folder}; set them with --data")
