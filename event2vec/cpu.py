@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 KEEP_BYTES = 2**30  # freed memory up to this size stays with the process
 LARGEST_KEPT = 2**25  # the largest value that glibc accepts
@@ -53,14 +54,16 @@ def on_one_thread() -> Iterator[None]:
     """
     import torch
 
-    before, set_threads = torch.get_num_threads(), _openmp()
+    before, set_threads, set_of_products = torch.get_num_threads(), _openmp(), _mkl()
     if set_threads is None or before == 1:
         yield
         return
     set_threads(1)
+    products = set_of_products(1)
     try:
         yield
     finally:
+        set_of_products(products)
         set_threads(before)
 
 
@@ -68,6 +71,20 @@ def on_one_thread() -> Iterator[None]:
 def _openmp() -> Callable[[int], None] | None:
     """What sets the number of threads of the calling thread in the OpenMP runtime that torch has loaded."""
     return None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "omp_set_num_threads", None)
+
+
+@cache
+def _mkl() -> Callable[[int], int]:
+    """What sets the threads of the calling thread in torch's matrix products, and returns how many they were.
+
+    After `torch.set_num_threads`, products no longer heed OpenMP. Where torch has no MKL, they do.
+    """
+    import torch
+
+    try:
+        return ctypes.CDLL(str(Path(torch.__file__).parent / "lib/libtorch_cpu.so")).MKL_Set_Num_Threads_Local
+    except (OSError, AttributeError):
+        return lambda count: count
 
 
 @contextmanager

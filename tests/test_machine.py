@@ -45,6 +45,7 @@ torch.set_num_threads(2)
 found = []
 with on_one_thread():
     assert torch.get_num_threads() == 1
+    assert "mkl_get_max_threads() : 2" not in torch.__config__.parallel_info(), "its products too"
     other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
     other.start()
     other.join()
