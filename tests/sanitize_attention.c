@@ -192,6 +192,26 @@ static void one_round_of_times(int64_t round) {
     free(valid);
 }
 
+static void one_round_of_places(int64_t round) {
+    const int wild = round % 3 == 2;
+    Places job = {.tokens = whole(0, 700), .dim = 32 * whole(1, 4), .variant = whole(0, variants() - 1)};
+    float *inputs[10], *kept = NULL;
+    job.where = inputs[9] = numbers(3 * job.tokens, wild), job.places = numbers(job.tokens * job.dim, 0);
+    for (int i = 0; i < 9; i++) {
+        inputs[i] = numbers(place_width(&job, i / 3) * (i % 3 ? 1 : place_inputs(&job, i / 3)), wild);
+        ((const float **)job.layers)[i] = inputs[i];
+    }
+    const size_t size = sizeof(float) * (size_t)(job.tokens * job.dim);
+    for (job.threads = 1; job.threads <= 4; job.threads += 3) {
+        if (embed_places(&job)) abort();
+        if (kept && memcmp(kept, job.places, size)) fprintf(stderr, "round %lld: threads change places\n", (long long)round), abort();
+        if (!kept) kept = malloc(size);
+        memcpy(kept, job.places, size);
+    }
+    for (int i = 0; i < 10; i++) free(inputs[i]);
+    free(kept), free(job.places);
+}
+
 static void one_round_of_neighbourhoods(int64_t round) {
     const int wild = round % 3 == 2;
     Surroundings job = {.batch = whole(1, 6), .length = whole(0, 200), .sensor_width = whole(1, 60), .sensor_height = whole(1, 60)};
@@ -227,7 +247,7 @@ int main(int many, char **arguments) {
     for (int64_t round = 0; round < rounds; round++) {
         state = (uint64_t)round;
         one_round(round), one_round_of_heads(round), one_round_of_norms(round), one_round_of_times(round);
-        one_round_of_neighbourhoods(round);
+        one_round_of_neighbourhoods(round), one_round_of_places(round);
     }
     printf("%lld rounds\n", (long long)rounds);
     return 0;

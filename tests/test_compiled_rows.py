@@ -10,12 +10,12 @@ import torch
 from conftest import Team, make_recording, randomise
 from torch import Tensor
 
-from event2vec import EventBatch
+from event2vec import EventBatch, Sensor
 from event2vec.cpu import flush_denormals
 from event2vec.model import compiled_attention, compiled_rows
 from event2vec.model.attention import Bidirectional, ForgettingDirection
 from event2vec.model.compiled_attention import Settings, library
-from event2vec.model.embedding import ConvolutionalTemporal
+from event2vec.model.embedding import ConvolutionalTemporal, ParametricSpatial
 from event2vec.model.norm import LayerNorm
 from event2vec.model.rows import Rows
 
@@ -79,8 +79,51 @@ def test_convolutions_are_those_of_the_plain_operations(monkeypatch, variant, di
         assert float((one - other).detach().abs().max()) < 3e-6 * max(float(other.detach().abs().max()), 1)
 
 
-@pytest.mark.parametrize("work", ["heads", "convolutions"])
+def places(network, count):
+    """The spatial embedding of this many positions, without gradients."""
+    where = 2 * torch.rand(count, 3, generator=torch.Generator().manual_seed(5)) - 1
+    with torch.no_grad():
+        return network.embed(where.to(next(network.parameters()).dtype))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("dim", "count"), [(64, 301), (32, 1), (96, 128), (192, 137), (64, 0)])
+def test_places_are_those_of_the_plain_operations(monkeypatch, variant, dim, count):
+    """Also where the events of a task are no whole number of groups, which are of 8."""
+    monkeypatch.setattr(Settings, "variant", variant)
+    network = randomise(ParametricSpatial(dim, Sensor(34, 34)))
+    called = Calls(monkeypatch, "embed_places")
+    found, exact = places(network, count), places(copy.deepcopy(network).double(), count)
+    assert (found.shape, called.count) == ((count, dim), 1)
+    assert float((found - exact).abs().sum(-1).amax() if count else 0) < 3e-6 * dim
+
+
+def test_places_with_gradients_and_of_odd_widths_take_the_plain_operations(monkeypatch):
+    called = Calls(monkeypatch, "embed_places")
+    network = randomise(ParametricSpatial(64, Sensor(34, 34)))
+    assert network.embed(torch.zeros(4, 3)).requires_grad
+    places(randomise(ParametricSpatial(16, Sensor(34, 34))), 4)  # layers of 4, 8 and 16
+    cast(LayerNorm, network.norms[1]).eps = 0.1
+    places(network, 4)
+    assert called.count == 0
+
+
+class Calls:
+    """How often a function of the compiled code is called."""
+
+    def __init__(self, monkeypatch, name):
+        self.count, call = 0, compiled_rows._call
+
+        def count(called, *arguments):
+            self.count += called == name
+            return call(called, *arguments)
+
+        monkeypatch.setattr(compiled_rows, "_call", count)
+
+
+@pytest.mark.parametrize("work", ["heads", "convolutions", "places"])
 def test_threads_do_not_change_a_bit(monkeypatch, work):
+    space = randomise(ParametricSpatial(64, Sensor(34, 34)))
     direction, tokens = make(), torch.randn(9, 200, 64, generator=torch.Generator().manual_seed(3))
     network = randomise(ConvolutionalTemporal(64))
     answers = []
@@ -88,7 +131,13 @@ def test_threads_do_not_change_a_bit(monkeypatch, work):
         monkeypatch.setattr(torch, "get_num_threads", lambda count=threads: count)
         if team is not None:  # threads of its own in place of torch's
             monkeypatch.setattr(compiled_attention, "team", lambda: 0)
-        answers.append(project(direction, tokens) if work == "heads" else convolve(network, [700, 400]))
+        answers.append(
+            {
+                "heads": lambda: project(direction, tokens),
+                "convolutions": lambda: convolve(network, [700, 400]),
+                "places": lambda: [places(space, 1_000)],
+            }[work]()
+        )
     for other in answers[1:]:
         assert all(torch.equal(one, two) for one, two in zip(answers[0], other, strict=True))
 
@@ -146,6 +195,13 @@ def test_nan_passes_through_relu_as_in_torch():
         network.kernels[0][0, 0] = torch.nan
     for one, other in zip(convolve(network, [40]), convolve(copy.deepcopy(network).double(), [40]), strict=True):
         assert torch.equal(one.isnan(), other.isnan())
+
+
+def test_nan_in_a_place_passes_through_all_layers():
+    network = randomise(ParametricSpatial(32, Sensor(34, 34)))
+    with torch.no_grad():
+        cast(torch.nn.Linear, network.layers[0]).weight[3, 1] = torch.nan
+    assert places(network, 9).isnan().all()
 
 
 def test_weights_and_rotations_of_other_types_take_the_plain_operations():

@@ -19,11 +19,11 @@ from torch.autograd.function import once_differentiable
 from event2vec.errors import Event2VecError
 from event2vec.model.rotation import rotate_back
 
-INTERFACE = 4  # of the functions in C; a library of another one may be left from an earlier installation
+INTERFACE = 5  # of the functions in C; a library of another one may be left from an earlier installation
 WIDEST = 128  # channels of a head
 FUNCTIONS = [
     *("variants", "attend", "learn", "project", "project_back"),
-    *("norm", "norm_back", "convolve", "convolve_back", "look_around"),
+    *("norm", "norm_back", "convolve", "convolve_back", "look_around", "embed_places"),
 ]
 BEFORE, BOTH = 1, 3  # directions: what was before each event, and also what comes after it
 
@@ -114,7 +114,7 @@ def takes(part: Tensor, width: int) -> bool:
 
 
 def is_readable(part: Tensor) -> bool:
-    return part.dtype == torch.float32 and part.device.type == "cpu"
+    return part.dtype == torch.float32 and part.is_cpu
 
 
 def fits_rotation(rotation: Tensor | None, rows: Tensor, width: int) -> bool:

@@ -2,7 +2,8 @@
 
 Heads for attention (`ForgettingDirection.project` says what is computed), LayerNorm (`norm.py`), and the convolutions
 of the temporal embedding (`ConvolutionalTemporal`; `compiled_times.h`), which also read each token's neighbours. And
-what is around each event (`neighbourhood.py`; `compiled_neighbourhood.h`), which needs no gradient.
+what is around each event (`neighbourhood.py`; `compiled_neighbourhood.h`), which needs no gradient, and the spatial
+embedding (`ParametricSpatial`; `compiled_places.h`) where none is asked for.
 """
 
 import ctypes
@@ -155,6 +156,14 @@ class _Convolutions(torch.autograd.Function):
         changes = [torch.empty_like(part) for part in parts[2:]]
         _call("convolve_back", [*gradient.shape], [*parts, None, gradient, *changes])
         return None, None, None, *changes
+
+
+def embed_places(where: Tensor, layers: Sequence[Tensor], dim: int) -> Tensor:
+    """(..., dim): phi of (..., 3); `layers` are matrix, weight and bias of the norm of each. Without gradients."""
+    parts = [where.contiguous(), *(part.contiguous() for part in layers)]
+    places = where.new_empty(*where.shape[:-1], dim)
+    _call("embed_places", [where.numel() // 3, dim], [*parts, places])
+    return places
 
 
 def look_around(batch: EventBatch, hidden: Tensor | None, grid: list[int], around: Tensor) -> None:

@@ -7,8 +7,8 @@ Token: (ln rho + 1) * (space + time)                                            
        rho * (space + time) in the authors' released code
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -56,8 +56,14 @@ class ParametricSpatial(nn.Module):
         return self.embed(normalised_coordinates(batch))
 
     def embed(self, where: Float[Tensor, "*rows 3"]) -> Float[Tensor, "*rows dim"]:
-        """phi of normalised coordinates."""
-        where = self.norms[0](self.layers[0](where.to(self.layers[0].get_parameter("weight").dtype)))
+        """phi of normalised coordinates. Answers need no gradients, and take one call of compiled code."""
+        linears, norms = cast("Iterable[nn.Linear]", self.layers), cast("Iterable[LayerNorm]", self.norms)
+        pairs = zip(linears, norms, strict=True)
+        weights = [part for linear, norm in pairs for part in (linear.weight, norm.weight, norm.bias)]
+        where = where.to(weights[0].dtype)
+        if not torch.is_grad_enabled() and compiled_rows.serves(where, len(weights[0]), *weights) and usual(norms):
+            return compiled_rows.embed_places(where, weights, len(weights[-1]))
+        where = self.norms[0](self.layers[0](where))
         where = self.norms[1](self.layers[1](where))
         return self.norms[2](self.layers[2](where))
 
@@ -126,18 +132,20 @@ class ConvolutionalTemporal(nn.Module):
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
         intervals = normalised_intervals(batch).to(self.kernels[0].dtype)
-        pairs = zip(self.kernels, self.norms, strict=True)
-        layers = [part for kernel, norm in pairs for part in (kernel, *norm.parameters(recurse=False))]
-        if compiled_rows.serves(intervals, len(self.kernels[0]), *layers) and self._usual():
-            return compiled_rows.convolve(intervals, batch.valid, layers, len(self.kernels[2]))
+        kernels, norms = list(self.kernels), cast("Iterable[LayerNorm]", self.norms)
+        pairs = zip(kernels, norms, strict=True)
+        layers = [part for kernel, norm in pairs for part in (kernel, norm.weight, norm.bias)]
+        if compiled_rows.serves(intervals, len(kernels[0]), *layers) and usual(norms):
+            return compiled_rows.convolve(intervals, batch.valid, layers, len(kernels[2]))
         when, real = intervals[..., None], batch.valid[..., None]
         when = self.norms[0](convolve(when, self.kernels[0]))
         when = self.norms[1](convolve(when * real, self.kernels[1]))
         return self.norms[2](convolve(when * real, self.kernels[2]))
 
-    def _usual(self) -> bool:
-        """Whether all norms have the one epsilon of compiled code."""
-        return all(norm.eps == compiled_rows.EPSILON for norm in self.norms)
+
+def usual(norms: Iterable[LayerNorm]) -> bool:
+    """Whether all norms have the one epsilon of compiled code."""
+    return all(norm.eps == compiled_rows.EPSILON for norm in norms)
 
 
 def convolve(
