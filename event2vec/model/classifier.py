@@ -93,6 +93,10 @@ class Classifier(Predictor, nn.Module):
         """Logits, and a penalty that training adds to the loss; most networks have none."""
         return self(batch, generator), 0.0
 
+    def at_resolution(self, pixels: int) -> "Classifier | None":
+        """The same network with frames of this many pixels per side (Figure 4); None if events are to be moved instead."""
+        return None
+
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
