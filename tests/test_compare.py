@@ -18,8 +18,9 @@ from event2vec.model.config import NetworkConfig, named
 from event2vec.progress import Progress
 from event2vec.settings import setting
 from event2vec.studies.compare import compare_sweep, network_row
+from event2vec.training.muon import Muon
 from event2vec.training.recipe import load_recipe
-from event2vec.training.timing import fit_to_minutes
+from event2vec.training.timing import fit_to_minutes, seconds_of_epoch
 
 BASE = Recipe().with_settings(
     {
@@ -133,18 +134,29 @@ def test_figures_three_and_four_are_sweeps_of_several_networks(store, tmp_path, 
 
 def test_minutes_become_epochs_before_a_training_starts(store, monkeypatch):
     recipe = BASE.with_settings({"training.minutes": 2.0})
-    monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 7.0)
+    monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 6.8)
     said: list[str] = []
     fitted = fit_to_minutes(recipe, store, "train", _Told(said))
-    assert fitted.training.epochs == 17
-    assert fitted.training.warmup_epochs == pytest.approx(1.7)
-    assert said == ["training.minutes 2: 17 epochs of about 7.0 s"]
+    assert fitted.training.epochs == 18, "120 s are 17.6 epochs"
+    assert fitted.training.warmup_epochs == pytest.approx(1.8)
+    assert said == ["training.minutes 2: 18 epochs of about 6.8 s"]
     assert fit_to_minutes(BASE, store, "train", _Told(said)) is BASE
     monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 200.0)
     assert fit_to_minutes(recipe, store, "train", _Told(said)).training.epochs == 1
     assert said[-1].endswith("1 epoch of about 200.0 s, more than asked for")
     with pytest.raises(Event2VecError, match=r"training.minutes is for one device"):
         fit_to_minutes(recipe.with_settings({"trainer.devices": 2}), store, "train", _Told(said))
+
+
+def test_epochs_are_timed_with_the_optimiser_of_the_recipe(store, monkeypatch):
+    steps, step, store_of = list[type](), torch.optim.AdamW.step, {"model.sensor": str(SMALL), "model.classes": 2}
+    monkeypatch.setattr(
+        torch.optim.AdamW, "step", lambda self, *given: (steps.append(type(self)), step(self, *given))[1]
+    )
+    for name, kind in (("adamw", torch.optim.AdamW), ("muon", Muon)):
+        steps.clear()
+        assert seconds_of_epoch(BASE.with_settings(store_of | {"training.optimizer": name}), store, "train", 0.0) > 0
+        assert set(steps) == {kind}
 
 
 def test_a_run_of_some_minutes_keeps_its_epochs(store, tmp_path):

@@ -22,7 +22,7 @@ from event2vec.baselines.spiking import LeakyNeurons
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.frames import count_events, coarsen, stretches_of_events
+from event2vec.model.frames import coarsen, count_events, stretches_of_events
 
 Maps = Float[Tensor, "time batch _ _ _"]  # channels, height, width
 

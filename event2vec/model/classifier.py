@@ -94,7 +94,7 @@ class Classifier(Predictor, nn.Module):
         return self(batch, generator), 0.0
 
     def at_resolution(self, pixels: int) -> "Classifier | None":
-        """The same network with frames of this many pixels per side (Figure 4); None if events are to be moved instead."""
+        """The same network with frames of this many pixels a side (Figure 4); None: events are moved instead."""
         return None
 
     @property

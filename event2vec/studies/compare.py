@@ -19,6 +19,7 @@ from event2vec.data.addresses import local_place
 from event2vec.documents import RECIPES, write_json
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.figures.comparison import Dot, draw_comparison, draw_sweeps
+from event2vec.evaluation.speed import INCLUDED
 from event2vec.evaluation.sweeps import Point
 from event2vec.names import nearest, shown
 from event2vec.progress import SILENT, Progress
@@ -43,8 +44,8 @@ FIGURES: dict[Sweep, str] = {
 }
 NOTE = (
     "95 % interval (Wilson): what other test recordings could give. ± over seeds: between trainings. ± over draws: "
-    f"between {DRAWS} draws of the events of one network. -: there is only one. Times are for one recording; "
-    "memory is what the network and one answer need."
+    f"between {DRAWS} draws of the events of one network. -: there is only one. "
+    f"{INCLUDED} Memory is what the network and one answer need."
 )
 PAPER_NOTE = (
     "The paper's figures are for its data sets, with larger networks, on a GPU; accuracies of other systems are as "

@@ -35,6 +35,7 @@ from event2vec.studies.tables import Row, RowResult, table, write_table
 from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.run import Run
+from event2vec.training.timing import training_step
 from event2vec.training.train import gpus_of, open_chosen, start
 
 FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
@@ -315,7 +316,7 @@ def _judge(training: _Training) -> RunResult:
         clustering = _time_clustering(row, chosen, recipe.sampling) if row.paper_ms is not None else None
         speed = memory = None
         if experiment.speed:
-            speed = measure_speed(model, chosen, compute)
+            speed = measure_speed(model, chosen, training_step(model, recipe, compute), compute)
             memory = None if compute.counts_memory else bytes_of_answer(model, chosen[0]) / 2**20
         timed = Timed(len(chosen), clustering, speed, memory)
     return RunResult(

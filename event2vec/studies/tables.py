@@ -11,7 +11,7 @@ from event2vec.atomic import whole_file
 from event2vec.clustering.alternatives import ENGINES
 from event2vec.documents import write_json
 from event2vec.evaluation.accuracy import Repeated, deviation
-from event2vec.evaluation.speed import Figure, Speed
+from event2vec.evaluation.speed import INCLUDED, Figure, Speed
 from event2vec.names import UNPRINTABLE, shown
 from event2vec.studies.results import RunResult, Timed
 from event2vec.training.metrics import write_rows
@@ -148,7 +148,8 @@ def write_table(results: list[RowResult], ours: str, title: str, path: Path) -> 
     rows = table(results, ours)
     write_rows(path.with_suffix(".csv"), rows)
     write_json(path.with_suffix(".json"), {"title": title, "data": ours, "rows": [each.facts() for each in results]})
-    lines = [f"# {title}", "", *markdown(rows), "", NOTE, ""]
+    notes = [NOTE, INCLUDED] if any(each.timed and each.timed.speed for each in results) else [NOTE]
+    lines = [f"# {title}", "", *markdown(rows), "", *notes, ""]
     with whole_file(path.with_suffix(".md")) as temporary:
         temporary.write_text("\n".join(lines), "utf-8")
 
