@@ -55,6 +55,16 @@ class Setting:
     cluster: Cluster | None = None  # where data is prepared and rows are trained side by side; None: here
 
     @property
+    def how(self) -> dict[str, Any]:
+        """How networks are evaluated."""
+        return {
+            "workers": self.workers,
+            "device": self.device,
+            "precision": self.precision,
+            "progress": self.progress,
+        }
+
+    @property
     def source(self) -> str | Path | None:
         if self.data and is_address(self.data):
             return self.data
@@ -136,25 +146,31 @@ def run_experiment(
     """
     recipes = [recipe.with_settings(row.settings) for row in experiment.rows]  # all, before any: one may be wrong
     before = [
-        _pretraining(setting.pretrain, row, changed) for row, changed in zip(experiment.rows, recipes, strict=True)
+        changed.with_settings(row.pretrain) if row.pretrain else _pretraining(setting.pretrain, row, changed)
+        for row, changed in zip(experiment.rows, recipes, strict=True)
     ]
     if any(row.engine == "faiss" for row in experiment.rows) and find_spec("faiss") is None:
         raise MissingExtra("clustering with Faiss", "faiss")
     own, trainings, pretrained = replace(setting, progress=SILENT, cluster=None), [], dict[str, Path]()
     for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
         for seed in range(seeds):
-            name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
+            run, seeded = run_folder(folder, row, seed), {"training.seed": seed}
             pretraining, init = first.with_settings(seeded) if first else None, setting.init
             if pretraining:  # rows that are pre-trained alike share one
                 asked = json.dumps(_asked(row, pretraining, setting, None))
-                init = pretrained.setdefault(asked, folder / "pretrained" / name)
+                init = pretrained.setdefault(asked, folder / "pretrained" / run.name)
             recipe = changed.with_settings(seeded)
-            trainings.append(_Training(experiment, row, recipe, own, folder / name, init, pretraining))
+            trainings.append(_Training(experiment, row, recipe, own, run, init, pretraining))
     found = [*zip(trainings, _carry_out(trainings, setting), strict=True)]
     by_row = [
         (row, [result for training, result in found if training.row is row and result]) for row in experiment.rows
     ]
     return [RowResult.of(row, judged) for row, judged in by_row if judged]
+
+
+def run_folder(folder: Path, row: Row, seed: int) -> Path:
+    """Where the run of a row is."""
+    return folder / f"{row.name.replace(' ', '_')}-{seed}"
 
 
 @dataclass(frozen=True)
@@ -239,7 +255,7 @@ def _pretrain(training: _Training, progress: Progress) -> None:
     if not _is_finished(run, asked):
         _train(training.row, recipe, setting, run, "pretrain", None, asked)
         if is_first_rank():
-            write_json(run / RESULT, {"seconds": _seconds(run)})
+            write_json(run / RESULT, {"seconds": sum(epoch["seconds"] for epoch in Run.open(run).metrics)})
 
 
 def _one_run(training: _Training, progress: Progress) -> RunResult | None:
@@ -297,16 +313,24 @@ def _train(
     if begun:
         Run.open(run).resume(workers=setting.workers, progress=setting.progress)
     else:
+        _check_test_part(recipe.divide(setting.open(recipe, row)))
         engine = engine_of(row.engine, row.iterations, recipe.sampling.seeding)
         start(task, recipe, setting.data, run, init, setting.workers, setting.progress, engine=engine)
+
+
+def _check_test_part(store: EventStore) -> None:
+    """Before a training whose network could not be judged."""
+    if "test" not in store.splits:
+        found = ", ".join(sorted(set(store.splits)))
+        raise FileError(
+            store.folder, f"has no test part, which networks are judged on, only {found}. Prepare it with one"
+        )
 
 
 def _judge(training: _Training) -> RunResult:
     experiment, row, recipe, setting = training.experiment, training.row, training.recipe, training.setting
     opened = Run.open(training.run)
-    evaluation = opened.evaluate(
-        repeats=experiment.repeats, device=setting.device, precision=setting.precision, progress=setting.progress
-    )
+    evaluation = opened.evaluate(repeats=experiment.repeats, **setting.how)
     compute = opened.compute(setting.device, setting.precision)
     model = opened.model().to(compute.device)
     timed = None
@@ -319,13 +343,15 @@ def _judge(training: _Training) -> RunResult:
             speed = measure_speed(model, chosen, training_step(model, recipe, compute), compute)
             memory = None if compute.counts_memory else bytes_of_answer(model, chosen[0]) / 2**20
         timed = Timed(len(chosen), clustering, speed, memory)
-    return RunResult(
-        evaluation.accuracies, evaluation.recordings, count_parameters(model), _seconds(training.run), timed
-    )
+    epochs = _epochs(training)
+    seconds, parameters = sum(epoch["seconds"] for epoch in epochs), count_parameters(model)
+    return RunResult(evaluation.accuracies, evaluation.recordings, parameters, seconds, len(epochs), timed)
 
 
-def _seconds(run: Path) -> float:
-    return sum(epoch["seconds"] for epoch in Run.open(run).metrics)
+def _epochs(training: _Training) -> list[dict[str, Any]]:
+    """The epochs of a run; those of pre-training count for a row of which they are a part."""
+    before = Run.open(Path(training.init)).metrics if training.row.pretrain and training.init else []
+    return [*before, *Run.open(training.run).metrics]
 
 
 def evenly_spaced(store: EventStore, most: int) -> list[Events]:
