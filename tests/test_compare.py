@@ -37,7 +37,8 @@ BASE = Recipe().with_settings(
 )
 
 
-SPEED = Speed(*[Figure(1.0, 0.0)] * 3, *[Throughput(1, Figure(1.0, 0.0))] * 2)
+ONE = Figure(1.0, 0.0)
+SPEED = Speed(ONE, ONE, ONE, Throughput(1, ONE), Throughput(1, ONE))
 
 
 @dataclass(frozen=True, kw_only=True)
