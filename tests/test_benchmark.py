@@ -13,7 +13,7 @@ import torch
 from conftest import SMALL, assert_same, make_recording
 from golden.make import FOLDER
 
-from event2vec import Event2VecError, ModelConfig, Sampling, build_model, read_events, write_events
+from event2vec import Event2VecError, EventBatch, ModelConfig, Recipe, Sampling, build_model, read_events, write_events
 from event2vec.benchmark import attention, clustering, data, live, measure, model, reading, shards, streaming, training
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 from event2vec.benchmark.measurement import Measurement
@@ -21,7 +21,10 @@ from event2vec.benchmark.summary import Change, Spread, compare, summarise
 from event2vec.devices import CPU, Compute
 from event2vec.evaluation import speed
 from event2vec.evaluation.speed import Figure, Speed, Throughput, largest_batch, quickest_batch
+from event2vec.model.classifier import Classifier
 from event2vec.model.compiled_attention import INSTALLED
+from event2vec.training.muon import Muon
+from event2vec.training.timing import training_step
 
 
 def test_the_best_round_of_each_side_counts(monkeypatch):
@@ -221,7 +224,9 @@ def test_speed_is_measured_on_every_recording_with_its_deviation(monkeypatch):
     )
     recordings = [make_recording(count) for count in (50, 40, 30)]
     for compute in (CPU, Compute(CPU.device, "bf16-mixed")):
-        found = speed.measure_speed(build_model(config, sampling=sampling), recordings, compute)
+        network = build_model(config, sampling=sampling)
+        learn = training_step(network, Recipe(), compute)
+        found = speed.measure_speed(network, recordings, learn, compute)
         assert {id(events) for events in prepared} == {id(events) for events in recordings}
         for figure in (found.preparing, found.forward, found.total, found.inference.rate, found.training.rate):
             assert figure.mean > 0
@@ -287,12 +292,45 @@ def test_the_largest_batch_of_a_gpu_is_found():
     assert size in (4, 6, 8)
 
 
-def test_the_quickest_batch_stops_where_doubling_gains_nothing(monkeypatch):
+def test_the_quickest_batch_has_most_recordings_a_second(monkeypatch):
     monkeypatch.setattr(speed, "seconds_of", lambda work: work())  # a clock that no other process disturbs
-    up_to_eight = {1: 0.02, 2: 0.02, 4: 0.03, 8: 0.05, 16: 0.1, 32: 0.1}
+    up_to_eight = {1: 0.02, 2: 0.02, 4: 0.03, 8: 0.05, 16: 0.1, 32: 0.2}
     assert quickest_batch(int, up_to_eight.get) == 8
+    assert quickest_batch(int, (up_to_eight | {2: 0.05, 4: 0.05}).get) == 8, "one size without a gain is passed over"
     assert quickest_batch(int, up_to_eight.get, limit=0) == 1, "no memory to spare"
-    assert quickest_batch(int, lambda size: 1.0) == 1, "long enough as it is"
+    assert quickest_batch(int, lambda size: 1.0) == 1, "no time for more"
+
+
+def test_a_batch_is_warmed_up_and_the_quickest_of_three_counts(monkeypatch):
+    monkeypatch.setattr(speed, "seconds_of", lambda work: work())
+    disturbed = {
+        1: iter([9.0, 0.1, 0.1, 0.1, 0.1]),
+        2: iter([0.4, 0.9, 0.1, 0.9]),
+        4: iter([0.4] * 4),
+        8: iter([0.8] * 4),
+    }
+    monkeypatch.setattr(speed, "SEARCH", 60.0)
+    assert quickest_batch(int, lambda size: next(disturbed[size])) == 2
+
+
+def test_a_timed_step_is_one_of_training_on_a_copy(monkeypatch):
+    recipe = Recipe().with_settings({"training.optimizer": "muon", "training.clip": 1.0, "augment.rotate": 5.0})
+    network = build_model(ModelConfig(sensor=SMALL, dim=16, hidden=16, blocks=1), sampling=Sampling(length=32)).eval()
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
+    seen, learn = list[bool](), Classifier.learn
+
+    def watch(self: Classifier, batch: EventBatch, generator: torch.Generator | None) -> Any:
+        seen.append(self.training and generator is not None and self is not network)
+        return learn(self, batch, generator)
+
+    monkeypatch.setattr(Classifier, "learn", watch)
+    stepped, step = [], Muon.step
+    monkeypatch.setattr(Muon, "step", lambda self: (stepped.append(self), step(self))[1])
+    training_step(network, recipe, CPU)(EventBatch.pad([make_recording(40), make_recording(20)]))
+    assert seen == [True]
+    assert len(stepped) == 1
+    assert not network.training
+    assert all(torch.equal(weight, before[name]) for name, weight in network.state_dict().items())
 
 
 def test_real_recordings_of_a_folder_are_measured(tmp_path):

@@ -12,14 +12,15 @@ from event2vec import Event2VecError, EventBatch, EventStore, Recipe, Run, Sampl
 from event2vec.baselines import NETWORKS, Baseline
 from event2vec.baselines.config import FrameCnnConfig
 from event2vec.baselines.max_former import MaxFormer
-from event2vec.evaluation.speed import bytes_of_answer
+from event2vec.evaluation.speed import Figure, Speed, Throughput, bytes_of_answer
 from event2vec.model.classifier import Classifier, count_parameters
 from event2vec.model.config import NetworkConfig, named
 from event2vec.progress import Progress
 from event2vec.settings import setting
 from event2vec.studies.compare import compare_sweep, network_row
+from event2vec.training.muon import Muon
 from event2vec.training.recipe import load_recipe
-from event2vec.training.timing import fit_to_minutes
+from event2vec.training.timing import fit_to_minutes, seconds_of_epoch
 
 BASE = Recipe().with_settings(
     {
@@ -34,6 +35,10 @@ BASE = Recipe().with_settings(
         "data.validation": 0.0,
     }
 )
+
+
+ONE = Figure(1.0, 0.0)
+SPEED = Speed(ONE, ONE, ONE, Throughput(1, ONE), Throughput(1, ONE))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,9 @@ def test_a_network_of_your_own_is_a_row_and_nothing_is_trained_twice(store, tmp_
     assert own["parameters"] == "6"
     assert "ms" not in own["total (ms)"]
     assert own["memory (MB)"] == "3"
+    assert own["epochs"] == "1"
+    assert found.protocol.startswith("Trained for 1 epoch each, 1 seed, on 'store', with ")
+    assert all(found.protocol.split(",")[0] in (out / f"table.{kind}").read_text("utf-8") for kind in ("md", "html"))
     assert all((out / f"accuracy_{name}.svg").is_file() for name in ("parameters", "minutes", "latency"))
     assert "accuracy (%)" in (out / "table.csv").read_text().splitlines()[0]
     assert (out / "table.md").read_text("utf-8").count("\n|") == 4
@@ -95,6 +103,35 @@ def test_rows_share_data_and_augmentation_and_keep_their_own_sizes():
     assert (recipe.model.network, recipe.model.classes) == ("max_former", BASE.model.classes)
     assert recipe.training.learning_rate == theirs.training.learning_rate
     assert (recipe.training.minutes, recipe.objective.token_mix) == (2.0, 0.0)
+
+
+def test_a_network_without_a_recipe_learns_as_the_frame_cnn(monkeypatch):
+    monkeypatch.setitem(NETWORKS, "counts", Baseline(CountsConfig, f"{__name__}:Counts"))
+    base = load_recipe("folder")
+    recipe, usual = base.with_settings(network_row("counts", base).settings), load_recipe("frame_cnn")
+    assert (recipe.sampling, recipe.training) == (usual.sampling, usual.training)
+    assert (recipe.model.network, recipe.augment.rotate) == ("counts", base.augment.rotate)
+
+
+def test_event_mae_is_pretrained_for_half_of_its_time(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("event2vec.studies.experiment.bytes_of_answer", lambda *_: 3 * 2**20)
+    monkeypatch.setattr("event2vec.studies.experiment.measure_speed", lambda *_: SPEED)
+    found = compare(store.folder, ["event_mae"], recipe=BASE, epochs=3, out=tmp_path / "out")
+    first, then = (Run.open(tmp_path / "out" / name) for name in ("pretrained/event_mae-0", "event_mae-0"))
+    assert (first.facts.task, len(first.metrics), len(then.metrics)) == ("pretrain", 1, 2)
+    assert first.recipe.objective.mask.share == 0.6
+    assert (then.facts.init or "").endswith("pretrained/event_mae-0")
+    assert (found.rows[0]["epochs"], found.protocol.count("pre-training")) == ("3", 1)
+    halved = network_row("event_mae", BASE, **{"training.minutes": 3.0})
+    assert (halved.settings["training.minutes"], halved.pretrain["training.minutes"]) == (1.5, 1.5)
+    assert not network_row("event_mae", BASE, **{"training.minutes": 0.0, "training.epochs": 1}).pretrain
+
+
+def test_data_without_a_test_part_is_refused_before_training(store, tmp_path):
+    EventStore.create(tmp_path / "train", [store[index] for index in range(8)], sensor=SMALL, classes=["a", "b"])
+    with pytest.raises(Event2VecError, match=r"train: has no test part, which networks are judged on, only train\."):
+        compare(tmp_path / "train", ["event2vec"], recipe=BASE, epochs=1, out=tmp_path / "out")
+    assert not (tmp_path / "out/event2vec-0").exists()
 
 
 def test_memory_is_that_of_the_weights_and_of_one_answer():
@@ -116,11 +153,13 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
 
 def test_figures_three_and_four_are_sweeps_of_several_networks(store, tmp_path, monkeypatch):
     monkeypatch.setattr("event2vec.studies.compare.STRATEGIES", ("spatial",))
-    curves = compare_sweep("events", store.folder, [8, 32], recipe=BASE, epochs=1, out=tmp_path / "three", repeats=1)
+    curves = compare_sweep("events", store.folder, [32, 8], recipe=BASE, epochs=1, out=tmp_path / "three", repeats=1)
     assert {name: [point.value for point in points] for name, points in curves.items()} == {
         "voxel grid spatial": [8, 32],
         "event2vec random": [8, 32],
     }
+    trained = Run.open(tmp_path / "three/voxel_grid_spatial_8-0").recipe.sampling
+    assert (trained.method, trained.length) == ("spatial", 8)
     assert (tmp_path / "three/events.svg").is_file()
     assert len((tmp_path / "three/events.csv").read_text().splitlines()) == 5
     curves = compare_sweep("resolution", store.folder, [1], recipe=BASE, epochs=1, out=tmp_path / "four", repeats=1)
@@ -133,18 +172,29 @@ def test_figures_three_and_four_are_sweeps_of_several_networks(store, tmp_path, 
 
 def test_minutes_become_epochs_before_a_training_starts(store, monkeypatch):
     recipe = BASE.with_settings({"training.minutes": 2.0})
-    monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 7.0)
+    monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 6.8)
     said: list[str] = []
     fitted = fit_to_minutes(recipe, store, "train", _Told(said))
-    assert fitted.training.epochs == 17
-    assert fitted.training.warmup_epochs == pytest.approx(1.7)
-    assert said == ["training.minutes 2: 17 epochs of about 7.0 s"]
+    assert fitted.training.epochs == 18, "120 s are 17.6 epochs"
+    assert fitted.training.warmup_epochs == pytest.approx(1.8)
+    assert said == ["training.minutes 2: 18 epochs of about 6.8 s"]
     assert fit_to_minutes(BASE, store, "train", _Told(said)) is BASE
     monkeypatch.setattr("event2vec.training.timing.seconds_of_epoch", lambda *_: 200.0)
     assert fit_to_minutes(recipe, store, "train", _Told(said)).training.epochs == 1
     assert said[-1].endswith("1 epoch of about 200.0 s, more than asked for")
     with pytest.raises(Event2VecError, match=r"training.minutes is for one device"):
         fit_to_minutes(recipe.with_settings({"trainer.devices": 2}), store, "train", _Told(said))
+
+
+def test_epochs_are_timed_with_the_optimiser_of_the_recipe(store, monkeypatch):
+    steps, step, store_of = list[type](), torch.optim.AdamW.step, {"model.sensor": str(SMALL), "model.classes": 2}
+    monkeypatch.setattr(
+        torch.optim.AdamW, "step", lambda self, *given: (steps.append(type(self)), step(self, *given))[1]
+    )
+    for name, kind in (("adamw", torch.optim.AdamW), ("muon", Muon)):
+        steps.clear()
+        assert seconds_of_epoch(BASE.with_settings(store_of | {"training.optimizer": name}), store, "train", 0.0) > 0
+        assert set(steps) == {kind}
 
 
 def test_a_run_of_some_minutes_keeps_its_epochs(store, tmp_path):

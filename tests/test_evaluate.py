@@ -213,6 +213,15 @@ def test_the_sensors_own_resolution_changes_nothing_and_one_pixel_leaves_no_plac
     assert sweep("resolution", model, turned, [1], 2)[0].found.accuracy == points[0].found.accuracy
 
 
+def test_a_network_that_scales_frames_reads_every_event_where_it_is(store):
+    model = build(length=10)
+    asked: list[int] = []
+    object.__setattr__(model, "at_resolution", lambda pixels: (asked.append(pixels), model)[1])
+    points = sweep("resolution", model, store, [1, 5], 1)
+    assert asked == [1, 5]
+    assert points[0].found.accuracies == points[1].found.accuracies
+
+
 def test_a_sweep_says_how_many_events_there_were(store):
     points = sweep("events", build(length=10), store, [40, 200], 1)
     assert [(point.events_read, point.falls_short) for point in points] == [(40, False), (80, True)]

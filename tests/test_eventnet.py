@@ -4,9 +4,9 @@ import pytest
 import torch
 from conftest import SMALL, make_recording, randomise
 
-from event2vec import Event2VecError, EventBatch, build_model
+from event2vec import Event2VecError, EventBatch, Events, build_model
 from event2vec.baselines.config import EventNetConfig
-from event2vec.baselines.eventnet import EventNet, Memory
+from event2vec.baselines.eventnet import EventNet, Memory, PointTable
 
 CONFIG = EventNetConfig(sensor=SMALL, classes=3, features=16, hidden=8, tau=0.2)
 
@@ -33,6 +33,24 @@ def test_the_table_gives_what_the_network_gives(network):
     batch = EventBatch.pad([make_recording(60), make_recording(20, seed=1)])
     with torch.no_grad():
         torch.testing.assert_close(network.with_table()(batch), network(batch))
+
+
+def test_a_recording_without_events_is_answered_alone_too(network):
+    none = Events.from_arrays([], [], [], [], sensor=SMALL)
+    with torch.no_grad():
+        alone, beside = network(EventBatch.pad([none])), network(EventBatch.pad([none, make_recording(20)]))
+    torch.testing.assert_close(alone, beside[:1])
+
+
+def test_the_table_is_used_where_many_events_are_read_and_never_saved(network):
+    many = 2 * SMALL.width * SMALL.height // network.sampling.length + 1
+    quick = network.eval().for_reading(many)
+    assert isinstance(quick, EventNet)
+    assert isinstance(quick.points, PointTable)
+    assert any(buffer is quick.points.table for buffer in quick.buffers())
+    assert quick.points.state_dict() == {}
+    assert network.for_reading(0) is network
+    assert network.train().for_reading(many) is network
 
 
 def test_the_code_is_the_maximum_written_out(network):

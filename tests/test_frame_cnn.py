@@ -24,7 +24,7 @@ from event2vec import (
 from event2vec.baselines.config import FrameCnnConfig
 from event2vec.model.checkpoint import load_event2vec
 from event2vec.model.classifier import TensorClassifier
-from event2vec.model.frames import make_frames
+from event2vec.model.frames import coarsen, make_frames
 from event2vec.training.config import ObjectiveConfig
 from event2vec.training.objectives import Classification
 from event2vec.training.recipe import load_recipe
@@ -58,6 +58,16 @@ def test_events_between_pixels_are_shared_out_or_moved():
     assert shared.sum() == 7
     moved = make_frames(batch, 1, "nearest")[0, 0]
     assert moved[1, 6, 2] == 4
+
+
+@pytest.mark.parametrize("side", [1, 2])
+def test_a_coarse_frame_holds_what_its_pixels_cover(side):
+    frames = torch.zeros(1, 2, 2, 8, 8)
+    frames[..., 2:6, 2:6] = 1.0
+    assert coarsen(frames, side).shape == frames.shape
+    assert coarsen(frames, side).mean() == pytest.approx(0.25, rel=0.6)
+    torch.testing.assert_close(coarsen(torch.full_like(frames, 3.0), side), torch.full_like(frames, 3.0))
+    torch.testing.assert_close(coarsen(frames, side).flip(-1), coarsen(frames, side))
 
 
 def test_padding_and_batch_size_change_no_answer(network, make_events):

@@ -6,8 +6,8 @@ from conftest import SMALL
 from torch import nn
 
 from event2vec import ModelConfig, build_model
-from event2vec.training.lightning_module import weight_groups
 from event2vec.training.muon import LARGER, Muon, orthogonalise
+from event2vec.training.optimizer import weight_groups
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:

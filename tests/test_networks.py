@@ -1,5 +1,6 @@
 """Every compared network: trained, resumed, saved and asked by the same calls, for any recording and sensor."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,6 +84,24 @@ def test_gradients_reach_all_weights(name):
     F.cross_entropy(network(batch), torch.arange(6) % 3).backward()
     still = [part for part, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
     assert not still
+
+
+def test_its_loss_falls_on_recordings_that_differ(name):
+    """Classes are in the left, the middle and the right third of the sensor."""
+    whole = [make_recording(120, seed=seed) for seed in range(9)]
+    third = SMALL.width // 3
+    moved = [replace(events, x=events.x % third + index % 3 * third) for index, events in enumerate(whole)]
+    network, batch, labels = build(name).train(), EventBatch.pad(moved), torch.arange(9) % 3
+    optimizer = torch.optim.AdamW(network.parameters(), lr=0.01)
+    losses = []
+    for step in range(20):
+        logits, penalty = network.learn(batch, torch.Generator().manual_seed(step))
+        loss = F.cross_entropy(logits, labels) + penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.92 * losses[0]
 
 
 def test_only_a_generator_makes_it_random(name, recordings):

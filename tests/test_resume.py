@@ -56,6 +56,24 @@ if __name__ == "__main__":
 """
 
 
+COMPARED: dict[str, dict[str, Any]] = {  # one with means of norms, one with a penalty and dropout
+    "voxel_grid": {"bins": 3, "side": 16, "channels": 4},
+    "sparse_gru": {"bins": 4, "side": 16, "features": 8, "units": 8},
+}
+
+
+@pytest.mark.parametrize("network", sorted(COMPARED))
+def test_a_compared_network_that_was_stopped_within_an_epoch_ends_with_the_same_weights(network, store, tmp_path):
+    sizes = {f"model.{name}": value for name, value in COMPARED[network].items()}
+    settings = {"model.network": network, **sizes, "objective.token_mix": 0.0, "training.epochs": 2}
+    recipe = RECIPE.with_settings(settings)
+    Run.start(recipe, store, tmp_path / "whole", "train")
+    with pytest.raises(Stopped):
+        Run.start(recipe, store, tmp_path / "stopped", "train", progress=StopAt(11))
+    Run.open(tmp_path / "stopped").resume()
+    assert_same_networks(tmp_path / "whole", tmp_path / "stopped")
+
+
 @pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_weights(store, whole, tmp_path):
     """Two processes read ahead, which changes nothing either.

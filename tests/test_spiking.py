@@ -17,6 +17,7 @@ from event2vec.baselines.spiking import (
     SigmoidSpike,
     TriangleSpike,
     fire,
+    keep_in_unit_range,
 )
 from event2vec.training.config import ObjectiveConfig
 from event2vec.training.objectives import Classification
@@ -68,6 +69,15 @@ def test_adaptive_neurons_leak_as_they_learnt_and_subtract_their_spikes(learnt):
             spike = float(v >= 1)
             expected.append(spike)
         assert spikes == expected
+
+
+def test_a_leak_outside_its_range_can_come_back():
+    leak = torch.tensor([-0.2, 0.4, 1.3], requires_grad=True)
+    kept = keep_in_unit_range(leak)
+    torch.testing.assert_close(kept.detach(), torch.tensor([0.0, 0.4, 1.0]))
+    kept.sum().backward()
+    assert leak.grad is not None
+    assert torch.equal(leak.grad, torch.ones(3))
 
 
 def test_sparse_units_are_heard_only_where_they_pass_their_threshold():

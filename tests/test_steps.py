@@ -15,9 +15,9 @@ from event2vec.model.embedding import ConvolutionalTemporal
 from event2vec.model.masked import build_masked_model
 from event2vec.training.callbacks import Checkpoints
 from event2vec.training.config import TrainingConfig
-from event2vec.training.lightning_module import learning_rate_factor, split_by_decay
 from event2vec.training.metrics import append_row, read_rows
 from event2vec.training.objectives import Classification
+from event2vec.training.optimizer import learning_rate_factor, split_by_decay
 from event2vec.training.run import Run
 from event2vec.training.steps import Batches, steps_in_epoch
 

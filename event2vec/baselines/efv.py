@@ -6,7 +6,8 @@ ImageNet, 4 x 4 patches of its output as 32 tokens of width 768, three Transform
 the images in a fourth block and the graph in a fifth; a layer of 512 on the means of both. 57.2 million parameters.
 Kept: both branches, the Gaussian kernels, the two blocks that fuse.
 Simplified: voxels divide the sensor and the duration into equal parts; images have a channel for each polarity;
-nothing is learnt on ImageNet; the small size has three convolutions instead of ResNet-18.
+nothing is learnt on ImageNet; the small size has three convolutions instead of ResNet-18, four images of 32 x 32, and
+128 of 8 x 8 x 8 voxels.
 """
 
 import math

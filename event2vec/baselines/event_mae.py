@@ -8,7 +8,7 @@ Kept: patches around centres far from each other, among points whose neighbours 
 positions added before every block; a head on the class token and the maximum over tokens. In pre-training, the
 encoder sees the visible patches alone, and a decoder predicts the events of the hidden ones (Chamfer distance).
 Simplified: a quarter of the points, those whose neighbours fit a plane worst, cannot be centres. It is pre-trained on
-the recordings that it is trained on, not on objects:
+the recordings that it is trained on, not on objects; `event2vec compare` does so for the first half of its time:
 
     event2vec pretrain event_mae_pretrain --data my_recordings/ --out runs/mae
     event2vec train event_mae --data my_recordings/ --init runs/mae

@@ -9,7 +9,6 @@ Simplified: a negative feature keeps its sign, as a phase; the time constant may
 which is known only at its end; there is no head for single events.
 """
 
-import copy
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -24,7 +23,7 @@ from event2vec.baselines.layers import PointNorm
 from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events
-from event2vec.model.classifier import Classifier, check_sensor
+from event2vec.model.classifier import Classifier, check_sensor, with_part
 from event2vec.model.coordinates import normalised_coordinates
 from event2vec.model.embedding import every_pixel, pixel_rows
 from event2vec.sensor import Sensor
@@ -64,6 +63,7 @@ class EventNet(Classifier):
 
     def forward(self, batch: EventBatch, generator: torch.Generator | None = None) -> Float[Tensor, "batch classes"]:
         check_sensor(batch.sensor, self.config.sensor)
+        batch = _with_an_event(batch)
         last = (batch.t * batch.valid).amax(dim=1, keepdim=True)
         duration = last - batch.t[:, :1]
         tau = duration if self.settings.tau == 0 else torch.full_like(duration, round(1e6 * self.settings.tau))
@@ -110,10 +110,17 @@ class EventNet(Classifier):
     @torch.no_grad()
     def with_table(self) -> "EventNet":
         """A copy for inference on whole pixels, with the features of every pixel and polarity precomputed."""
-        quick = copy.copy(self)
-        quick._modules = dict(self._modules)
-        quick.points = PointTable(self.points, self.config.sensor)
-        return quick
+        return with_part(self, "points", PointTable(self.points, self.config.sensor))
+
+
+def _with_an_event(batch: EventBatch) -> EventBatch:
+    """Room for an event, which is not valid, where no recording has any: a maximum needs one."""
+    if batch.valid.shape[1]:
+        return batch
+    x, y, t, p, rho, valid = (
+        F.pad(column, (0, 1)) for column in (batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid)
+    )
+    return EventBatch(x, y, t, p, rho, valid, batch.sensor)
 
 
 class PointNetwork(nn.Module):
@@ -137,9 +144,12 @@ class PointNetwork(nn.Module):
 class PointTable(nn.Module):
     """The same as a table with a row for each pixel and polarity."""
 
+    table: Float[Tensor, "rows features"]
+
     def __init__(self, points: nn.Module, sensor: Sensor) -> None:
         super().__init__()
-        self.table = points(every_pixel(sensor).to(next(points.parameters()).device))
+        table = points(every_pixel(sensor).to(next(points.parameters()).device))
+        self.register_buffer("table", table, persistent=False)
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "events features"]:
         return self.table[pixel_rows(batch)[batch.valid]]

@@ -9,7 +9,8 @@ Kept: the layer (submanifold rule, shared LSTM), sparse pooling, temporal dropou
 quarters of a recording; in the published size, the number of parameters.
 Simplified: a recording is one window, its times are rounded to moments, whose events are read at once, and no state
 is stored between windows; the mean over the quarters is the answer, in training too. Norms without weights after each
-pair and before the last layer are ours: without them it learnt nothing in minutes.
+pair and before the last layer are ours: without them it learnt nothing in minutes. The small size reads 1,024 random
+events on 16 x 16 pixels at 16 moments, so that times since a pixel's last event are longer than those of all events.
 """
 
 from dataclasses import dataclass, replace

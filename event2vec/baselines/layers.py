@@ -1,5 +1,6 @@
 """Layers that several compared networks use: batch norms that can be saved, dropout by a generator, residual blocks."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -68,14 +69,14 @@ class ResidualBlock(nn.Module):
         return F.relu(self.norms[1](self.second(inside)) + past)
 
 
-def residual_stages(widths: list[int], blocks: list[int], before: int) -> nn.Sequential:
+def residual_stages(
+    widths: list[int], blocks: list[int], before: int, block: Callable[[int, int, int], nn.Module] = ResidualBlock
+) -> nn.Sequential:
     """Stages of residual blocks; each but the first halves the frame."""
     stages, narrow = [], before
     for number, (wide, count) in enumerate(zip(widths, blocks, strict=True)):
         strides = [1 if number == 0 else 2] + [1] * (count - 1)
         widths_in = [narrow] + [wide] * (count - 1)
-        stages.append(
-            nn.Sequential(*(ResidualBlock(a, wide, stride) for a, stride in zip(widths_in, strides, strict=True)))
-        )
+        stages.append(nn.Sequential(*(block(a, wide, stride) for a, stride in zip(widths_in, strides, strict=True))))
         narrow = wide
     return nn.Sequential(*stages)

@@ -5,7 +5,8 @@ one of the classes, all of leaky neurons that are clipped at their threshold; be
 over time, then channels, then places. The answer is the mean of the last layer's spikes. 2.34 million parameters.
 Kept: the network, its neurons and its attention.
 Simplified: frames of equal duration over the whole recording instead of ten random clips; cross entropy of the rates,
-which are multiplied by 10, instead of their squared error; the small size pools after each convolution.
+which are multiplied by 10, instead of their squared error; the small size has 10 frames and pools after each
+convolution.
 """
 
 import torch

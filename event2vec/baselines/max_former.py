@@ -22,7 +22,7 @@ from event2vec.baselines.spiking import LeakyNeurons
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.frames import count_events, resize, stretches_of_events
+from event2vec.model.frames import coarsen, count_events, stretches_of_events
 
 Maps = Float[Tensor, "time batch _ _ _"]  # channels, height, width
 
@@ -47,15 +47,15 @@ class MaxFormer(Classifier):
         bins, side = self.settings.bins, self.settings.side
         frames = count_events(batch, stretches_of_events(batch, bins), bins, "bilinear", side)
         if self.resolution < side:
-            frames = resize(resize(frames, (self.resolution, self.resolution)), (side, side))
+            frames = coarsen(frames, self.resolution)
         frames = frames.to(self.head.weight.dtype).transpose(0, 1)
         maps = self.far(self.down(self.near(self.embed(frames))))
         return self.head(self.last(maps.mean(dim=(3, 4))).mean(dim=0))
 
-    def at_resolution(self, side: int) -> "MaxFormer":
+    def at_resolution(self, pixels: int) -> "MaxFormer":
         """The same network, which reads frames that were scaled down to this many pixels and up again."""
         other = copy.copy(self)
-        other.resolution = side
+        other.resolution = pixels
         return other
 
 

@@ -6,7 +6,8 @@ brought to the slow rate by a convolution over time, fused with the slow one by 
 layers of 1,024 units in each direction, the mean over time of a linear layer. 62.6 million parameters.
 Kept: two rates, two branches, fusion after the pooling and after each stage, GRUs in both directions.
 Simplified: the attention of the fusion is one gate from the mean over the frame; frames of equal duration over the
-whole recording, and 4 instead of 7 fast frames for each slow one, as in their training example.
+whole recording, and 4 instead of 7 fast frames for each slow one, as in their training example; the small size has 8
+and 32 frames of 32 x 32, one block in each stage and one layer of 64 units.
 """
 
 import torch

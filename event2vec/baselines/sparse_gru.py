@@ -7,7 +7,8 @@ parameters.
 Kept: the cell, its pseudo-derivative, the trace, the penalty on activity and states, the convolutions and, in the
 published size, their number.
 Simplified: a recording is one slice, cut into frames of equal duration; frames hold the logarithm of counts instead
-of counts divided by a constant; no zoneout and no drop-connect; the small size has three convolutions, with norms.
+of counts divided by a constant; a ReLU follows the features of a frame; no zoneout and no drop-connect; the small size
+has three convolutions, with norms, 20 frames of 32 x 32, and 4 x 4 places of 64 channels become its 64 features.
 Sparse activity saves nothing on a CPU: all units are computed.
 """
 
@@ -80,7 +81,7 @@ def _convolutions(layout: str) -> tuple[nn.Sequential, int]:
     layers = []
     for narrow, wide in ((1, 16), (16, 32), (32, 64)):
         layers += [nn.Conv2d(narrow, wide, 3, 2, 1, bias=False), BatchNorm(wide), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten()), 256
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(4), nn.Flatten()), 1024
 
 
 @dataclass(frozen=True)

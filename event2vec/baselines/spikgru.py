@@ -6,7 +6,8 @@ direction whose spikes are -1, 0 or 1; the mean over time of a linear layer. 58.
 the same number.
 Kept: the network, its neurons and its cell.
 Simplified: frames of equal duration over the whole recording; augmentation is that of all networks; one training
-instead of a second one at a lower rate; the small size has one block in each stage and one layer of 64 units.
+instead of a second one at a lower rate; the small size has one block in each stage, one layer of 64 units and 16 frames
+of 32 x 32.
 """
 
 import torch
@@ -15,8 +16,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import SpikGruConfig
-from event2vec.baselines.layers import BatchNorm, VolumeNorm, drop
-from event2vec.baselines.spiking import AdaptiveNeurons, BumpSpike, fire
+from event2vec.baselines.layers import BatchNorm, VolumeNorm, drop, residual_stages
+from event2vec.baselines.spiking import AdaptiveNeurons, BumpSpike, fire, keep_in_unit_range
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
@@ -37,12 +38,7 @@ class SpikGru(Classifier):
         self.stem_neurons = AdaptiveNeurons(config.channels)
         self.whole = AdaptiveNeurons(None)
         widths = [config.channels * 2**stage for stage in range(STAGES)]
-        blocks = []
-        for stage, wide in enumerate(widths):
-            for number in range(config.blocks):
-                narrow = widths[max(stage - 1, 0)] if number == 0 else wide
-                blocks.append(SpikingBlock(narrow, wide, 2 if stage and number == 0 else 1))
-        self.blocks = nn.Sequential(*blocks)
+        self.blocks = residual_stages(widths, [config.blocks] * STAGES, config.channels, SpikingBlock)
         given = [widths[-1]] + [2 * config.units] * (config.layers - 1)
         self.layers = nn.ModuleList(BothWays(width, config.units) for width in given)
         self.head = nn.Linear(2 * config.units, config.classes)
@@ -105,7 +101,7 @@ class SpikingGru(nn.Module):
     def forward(self, given: Float[Tensor, "time batch features"]) -> Float[Tensor, "time batch units"]:
         inputs = self.inputs(given)
         i = v = y = inputs.new_zeros(inputs.shape[1], len(self.alpha))
-        alpha = self.alpha.clamp(0, 1)
+        alpha = keep_in_unit_range(self.alpha)
         spikes = []
         for x in inputs.unbind():
             (x_z, x_r, x_i), (y_z, y_r, y_i) = x.chunk(3, dim=-1), self.recurrent(y).chunk(3, dim=-1)

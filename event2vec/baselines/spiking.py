@@ -93,6 +93,11 @@ class ClippedNeurons(nn.Module):
         return torch.stack(spikes)
 
 
+def keep_in_unit_range(leak: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """A leak of 0 to 1. Its gradient passes unchanged: that of a clamp is 0 outside, where it would stay for good."""
+    return leak + (leak.clamp(0, 1) - leak).detach()
+
+
 class AdaptiveNeurons(nn.Module):
     """v = alpha v + x - the last spike; alpha is learnt for each channel, or 1 without channels (SpikGRU2+)."""
 
@@ -105,7 +110,7 @@ class AdaptiveNeurons(nn.Module):
     ) -> Float[Tensor, "time batch channels *places"]:
         alpha: Tensor | float = 1.0
         if self.alpha is not None:
-            alpha = self.alpha.clamp(0, 1).view(-1, *[1] * (inputs.ndim - 3))
+            alpha = keep_in_unit_range(self.alpha).view(-1, *[1] * (inputs.ndim - 3))
         v = spike = torch.zeros_like(inputs[0])
         spikes = []
         for x in inputs.unbind():

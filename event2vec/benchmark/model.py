@@ -7,21 +7,24 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes, peak_of
 from event2vec.benchmark.measurement import Measurement
+from event2vec.cpu import flush_denormals
 from event2vec.data.datasets import open_dataset
 from event2vec.data.sampling import Sampling
 from event2vec.devices import CPU, Compute
 from event2vec.errors import Event2VecError, FileError
-from event2vec.evaluation.speed import WORK, infer, measure_speed, split_answer, take_step
+from event2vec.evaluation.speed import infer, measure_speed, split_answer
 from event2vec.events import EventBatch, Events
 from event2vec.io import read_recording
-from event2vec.model.classifier import build_model, count_parameters
+from event2vec.model.classifier import Classifier, build_model, count_parameters
 from event2vec.model.config import ModelConfig
 from event2vec.model.neighbourhood import counts_around
 from event2vec.sensor import Sensor
 from event2vec.training.recipe import load_recipe
+from event2vec.training.timing import training_step
 
 PAPER: dict[str, tuple[ModelConfig, Sampling]] = {
     recipe.name: (cast(ModelConfig, recipe.model), recipe.sampling)
@@ -68,7 +71,7 @@ def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> Me
     sides: dict[str, Callable[[], Any]] = {
         "product": partial(_multiply, left, right, compute),
         "inference": partial(infer, model, batch, compute),
-        "training": partial(take_step, model, batch, compute),
+        "training": partial(pass_both_ways, model, batch, compute),
     }
     for side in sides.values():
         side()
@@ -126,7 +129,8 @@ def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> Measuremen
     case: dict[str, str | int] = {"network": recipe, "recordings": len(recordings)}
     case |= {"raw events": int(np.mean([len(events) for events in recordings]))}
     case |= {"tokens": f"{sampling.length} {sampling.method}", "parameters": count_parameters(model)}
-    return Measurement(case, measure_speed(model, recordings, compute).facts())
+    learn = training_step(model, load_recipe(recipe), compute)
+    return Measurement(case, measure_speed(model, recordings, learn, compute).facts())
 
 
 def _read(folder: Path) -> list[Events]:
@@ -177,6 +181,19 @@ def _multiply(left: torch.Tensor, right: torch.Tensor, compute: Compute) -> None
     with compute.autocast():
         for _ in range(10):
             left @ right
+
+
+def pass_both_ways(model: Classifier, batch: EventBatch, compute: Compute) -> None:
+    """Forward and backward passes: the part of a training step that is made of matrix products."""
+    labels = torch.zeros(len(batch), dtype=torch.int64, device=compute.device)
+    with compute.autocast():
+        loss = F.cross_entropy(model(batch), labels)
+    with flush_denormals():
+        loss.backward()
+    model.zero_grad()
+
+
+WORK: dict[str, Callable[..., None]] = {"inference": infer, "training": pass_both_ways}
 
 
 def _run_on(recipe: str, work: str, count: int, length: int) -> None:

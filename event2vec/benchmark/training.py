@@ -12,10 +12,9 @@ import torch
 
 from event2vec.benchmark.measure import best_seconds
 from event2vec.benchmark.measurement import Measurement
-from event2vec.benchmark.model import count_training_operations, made_batch, measure_rate
+from event2vec.benchmark.model import count_training_operations, made_batch, measure_rate, pass_both_ways
 from event2vec.data.store import EventStore
 from event2vec.devices import CPU
-from event2vec.evaluation.speed import take_step
 from event2vec.events import EventBatch
 from event2vec.model import compiled_attention
 from event2vec.model.classifier import Classifier, build_model
@@ -92,7 +91,7 @@ def _compare_forms(name: str, count: int) -> Measurement:
     recipe = load_recipe(name)
     model = build_model(recipe.model)
     batch = made_batch(recipe.model.sensor, count, recipe.sampling.length)
-    sides = {form: partial(_take_step, model, batch, form == "compiled") for form in ("compiled", "folded")}
+    sides = {form: partial(_pass_both_ways, model, batch, form == "compiled") for form in ("compiled", "folded")}
     for side in sides.values():
         side()
     seconds = best_seconds(sides, ROUNDS if count * recipe.sampling.length > 10_000 else 5 * ROUNDS)
@@ -104,9 +103,9 @@ def _compare_forms(name: str, count: int) -> Measurement:
     )
 
 
-def _take_step(model: Classifier, batch: EventBatch, compiled: bool) -> None:
+def _pass_both_ways(model: Classifier, batch: EventBatch, compiled: bool) -> None:
     before, compiled_attention.Settings.used = compiled_attention.Settings.used, compiled
     try:
-        take_step(model, batch, CPU)
+        pass_both_ways(model, batch, CPU)
     finally:
         compiled_attention.Settings.used = before

@@ -3,12 +3,12 @@
     event2vec compare --data my_recordings/                          every network, five minutes each
     event2vec compare --data my_recordings/ --networks event2vec,frame_cnn,max_former --minutes 20 --seeds 3
     event2vec compare --recipe digits --minutes 1                    no recordings needed
-    event2vec compare --data my_recordings/ --figure events          Figure 3: fewer events
-    event2vec compare --data my_recordings/ --figure resolution      Figure 4: fewer pixels
+    event2vec compare --data my_recordings/ --figure events          Figure 3: trained and tested with fewer events
+    event2vec compare --data my_recordings/ --figure resolution      Figure 4: tested with fewer pixels
 
-Accuracy with its interval, parameters, minutes, throughput, latency and memory of each, with the paper's figures beside
-them, as a table, CSV, Markdown and a page with pictures. Run the same command again to resume: finished rows are not
-repeated.
+Accuracy with its interval, parameters, epochs, minutes, throughput, latency and memory of each, with the paper's
+figures beside them, as a table, CSV, Markdown and a page with pictures. Run the same command again to resume: finished
+rows are not repeated.
 """
 
 from argparse import ArgumentParser, Namespace
@@ -47,7 +47,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--epochs", type=at_least(1), metavar="N", help="epochs for each network, instead of minutes")
     parser.add_argument("--seeds", type=at_least(1), default=1, metavar="K", help="trainings of each network")
     parser.add_argument(
-        "--figure", choices=("events", "resolution"), help="draw Figure 3 or Figure 4 instead of making the table"
+        "--figure",
+        choices=("events", "resolution"),
+        help="draw Figure 3 (one training for each network and number of events) or Figure 4 instead of the table",
     )
     parser.add_argument("--values", metavar="N,N,...", help="numbers of events or pixels in that figure")
     parser.add_argument("--out", metavar="FOLDER", help="where runs, tables and pictures go (default: in experiments/)")
@@ -71,7 +73,8 @@ def check(options: Namespace) -> None:
 
 
 def run(options: Namespace) -> None:
-    from event2vec.studies.compare import NOTE, PAPER_NOTE, compare, compare_sweep
+    from event2vec.studies.compare import compare, compare_sweep
+    from event2vec.studies.comparison_table import NOTE, PAPER_NOTE
 
     how = {
         "recipe": options.recipe,
@@ -96,6 +99,7 @@ def run(options: Namespace) -> None:
         return
     heads = [head for head in found.rows[0] if not head.startswith("paper") and head != "method"]
     print_table(heads, [[row[head] for head in heads] for row in found.rows], left=("network",))
+    print(found.protocol)
     print(NOTE)
     heads = ["network", "accuracy (%)", "parameters", *(head for head in found.rows[0] if head.startswith("paper"))]
     print_table(

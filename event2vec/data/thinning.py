@@ -3,10 +3,12 @@
 The strategies of Araghi et al. (2025), made to keep a given number of events. All draws come from the generator.
 """
 
-import math
+from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from event2vec.events import Events
@@ -15,7 +17,10 @@ from event2vec.mersenne import Generator, Mersenne
 PERIODS = 10  # of a recording, of each of which the first part is kept
 REACH = 3  # pixels to each side whose events count in the density
 SIGMA = 7 / 5  # pixels
+BELL = np.exp(-(np.arange(-REACH, REACH + 1) ** 2) / (2 * SIGMA**2))
+BELL = BELL / BELL.sum()  # shares along one axis
 TAU = 30_000.0  # microseconds in which the density of an event falls to 1 / e
+CHUNK = 64  # events that are compared with each other
 
 
 def thin_events(method: str, events: Events, length: int, generator: Generator) -> Events:
@@ -63,41 +68,35 @@ def thin_by_density(events: Events, length: int, generator: torch.Generator) -> 
 
 
 def causal_density(events: Events) -> Float[Tensor, " n"]:
-    """The weight of each event and of those before it within 3 pixels: less with distance and with age."""
-    width, height, count = events.sensor.width, events.sensor.height, len(events)
-    x, y, t = events.x.round().long(), events.y.round().long(), events.t.double()
-    plane = events.p.long() * (width * height)
-    place = torch.arange(count, device=t.device)
-    key = (plane + y * width + x) * count + place  # by pixel, then by time
-    order = key.argsort()
-    sorted_key, sorted_t = key[order], t[order]
-    trace = _traces(sorted_key // count, sorted_t)
-    span = range(-REACH, REACH + 1)
-    total = sum(math.exp(-(a * a + b * b) / (2 * SIGMA**2)) for a in span for b in span)
-    density = torch.zeros(count, dtype=torch.float64, device=t.device)
-    for across in span:
-        for down in span:
-            beside_x, beside_y = x + across, y + down
-            inside = (beside_x >= 0) & (beside_x < width) & (beside_y >= 0) & (beside_y < height)
-            pixel = plane + beside_y * width + beside_x
-            latest = (torch.searchsorted(sorted_key, pixel * count + place, right=True) - 1).clamp(min=0)
-            seen = inside & (sorted_key[latest] // count == pixel) & (sorted_t[latest] <= t)
-            weight = math.exp(-(across**2 + down**2) / (2 * SIGMA**2)) / total
-            density += weight * seen * trace[latest] * torch.exp((sorted_t[latest] - t).clamp(max=0) / TAU)
-    return density
+    """The weight of each event and of those before it within 3 pixels: less with distance and with age.
+
+    What all earlier chunks left is held for each pixel, and brought up to date once a chunk; only within a chunk are
+    pairs of events compared. Pixels have a margin, so that each has all its neighbours.
+    """
+    rows, stride = events.sensor.height + 2 * REACH, events.sensor.width + 2 * REACH
+    x = events.x.round().long().numpy() + REACH
+    row = events.y.round().long().numpy() + REACH + events.p.numpy() * rows  # polarities below each other
+    t, pixel = events.t.numpy() / TAU, row * stride + x
+    span = np.arange(-REACH, REACH + 1)
+    beside = (span[:, None] * stride + span).ravel()
+    held, density = np.zeros(2 * rows * stride), np.empty(len(t))
+    for start in range(0, len(t), CHUNK):
+        part, before = slice(start, start + CHUNK), t[max(start - 1, 0)]
+        when, latest = t[part], t[part][-1]
+        earlier = held[pixel[part][:, None] + beside] @ np.outer(BELL, BELL).ravel()
+        density[part] = earlier * np.exp(before - when) + _density_within(x[part], row[part], when)
+        held *= np.exp(before - latest)
+        np.add.at(held, pixel[part], np.exp(when - latest))
+    return torch.from_numpy(density)
 
 
-def _traces(pixel: Int64[Tensor, " n"], t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """What each pixel holds at each of its events: 1, and what it held before, less with the time that has passed."""
-    trace = torch.ones_like(t)
-    place = torch.arange(len(t), device=t.device)
-    first = torch.ones_like(pixel, dtype=torch.bool)
-    first[1:] = pixel[1:] != pixel[:-1]
-    rank = place - torch.where(first, place, 0).cummax(dim=0).values
-    for number in range(1, int(rank.max()) + 1 if len(rank) else 0):
-        now = (rank == number).nonzero()[:, 0]
-        trace[now] += trace[now - 1] * torch.exp((t[now - 1] - t[now]) / TAU)
-    return trace
+def _density_within(x: NDArray[Any], row: NDArray[Any], t: NDArray[Any]) -> NDArray[Any]:
+    """What events of one chunk give each other, and themselves."""
+    across, down = x[:, None] - x + REACH, row[:, None] - row + REACH
+    near = (across >= 0) & (across <= 2 * REACH) & (down >= 0) & (down <= 2 * REACH)
+    later, earlier = np.tril(near).nonzero()
+    weight = BELL[across[later, earlier]] * BELL[down[later, earlier]] * np.exp(t[earlier] - t[later])
+    return np.bincount(later, weight, len(t))
 
 
 METHODS = {"temporal": thin_in_time, "spatial": thin_in_space, "density": thin_by_density}

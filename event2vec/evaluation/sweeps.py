@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from event2vec.baselines.max_former import MaxFormer
 from event2vec.data.store import EventStore
 from event2vec.data.windows import LONGEST
 from event2vec.errors import Event2VecError
@@ -82,9 +81,10 @@ def _with_events(model: Classifier, raw: EventStore, count: int, repeats: int, v
 
 
 def _with_pixels(model: Classifier, raw: EventStore, side: int, repeats: int, vote: int, progress: Progress) -> Point:
-    """Accuracy with this number of pixels per side of the sensor (Figure 4); Max-Former's frames are scaled instead."""
-    if isinstance(model, MaxFormer):
-        return Point(side, evaluate(model.at_resolution(side), raw, repeats, vote, progress=progress))
+    """Accuracy with this number of pixels per side of the sensor (Figure 4), of events or of frames."""
+    with_frames = model.at_resolution(side)
+    if with_frames is not None:
+        return Point(side, evaluate(with_frames, raw, repeats, vote, progress=progress))
     coarser = partial(lower_resolution, side=side)
     return Point(side, evaluate(model, raw, repeats, vote, progress=progress, change=coarser))
 

@@ -4,7 +4,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -93,6 +93,20 @@ class Classifier(Predictor, nn.Module):
         """Logits, and a penalty that training adds to the loss; most networks have none."""
         return self(batch, generator), 0.0
 
+    def at_resolution(self, pixels: int) -> "Classifier | None":
+        """The same network with frames of this many pixels a side (Figure 4); None: events are moved instead."""
+        return None
+
+    def for_reading(self, draws: int) -> "Classifier":
+        """The same network, with a table of all pixels if more events will be read than the table has rows."""
+        sensor, random = self.config.sensor, self.sampling.method == "random"
+        worth = random and draws * self.sampling.length > 2 * sensor.width * sensor.height
+        return self.with_table() if worth and not self.training else self
+
+    def with_table(self) -> "Classifier":
+        """A copy for inference with what depends on the pixel precomputed; a network without such a part as it is."""
+        return self
+
     @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
@@ -150,12 +164,6 @@ class Event2VecClassifier(Classifier):
         """Logits from tokens, for callers that change tokens first."""
         return self.head(*self.backbone(tokens, valid, generator, positions))
 
-    def for_reading(self, draws: int) -> "Event2VecClassifier":
-        """The same network, with a table of all pixels if more events will be read than the table has rows."""
-        sensor, random = self.config.sensor, self.sampling.method == "random"
-        worth = random and draws * self.sampling.length > 2 * sensor.width * sensor.height
-        return self.with_table() if worth and not self.training else self
-
     @torch.no_grad()
     def embed_events(self, recording: Recording) -> Float[Tensor, "events dim"]:
         """The vector of each event of a recording (Eq. 7), in time order.
@@ -184,10 +192,17 @@ class Event2VecClassifier(Classifier):
         It pays off if more events will be read than the sensor has pixels. Weights are shared with the original;
         train and save the original.
         """
-        quick = copy.copy(self)
-        quick._modules = dict(self._modules)
-        quick.embed = self.embed.with_table()
-        return quick
+        return with_part(self, "embed", self.embed.with_table())
+
+
+Network = TypeVar("Network", bound=Classifier)
+
+
+def with_part(network: Network, name: str, part: nn.Module) -> Network:
+    """A copy with another part, which shares all other weights with the original."""
+    other = copy.copy(network)
+    other._modules = network._modules | {name: part}
+    return other
 
 
 def temper(scores: Float[Tensor, "*rows classes"], temperature: float) -> Float[Tensor, "*rows classes"]:

@@ -92,14 +92,20 @@ def _grow(
 ) -> Float[Tensor, "batch bins 2 larger_height larger_width"]:
     if side is None or frames.shape[-2:] == (side, side):
         return frames
-    return resize(frames, (side, side))
+    flat = F.interpolate(frames.flatten(0, 1), (side, side), mode="bilinear", align_corners=True)
+    return flat.unflatten(0, frames.shape[:2])
 
 
-def resize(
-    frames: Float[Tensor, "batch bins channels height width"], size: tuple[int, int]
-) -> Float[Tensor, "batch bins channels other_height other_width"]:
-    """Bilinear, corner to corner."""
-    flat = F.interpolate(frames.flatten(0, 1), size, mode="bilinear", align_corners=True)
+def coarsen(
+    frames: Float[Tensor, "batch bins channels height width"], side: int
+) -> Float[Tensor, "batch bins channels height width"]:
+    """Frames scaled down to side x side pixels and up again, bilinearly (Figure 4).
+
+    A coarse pixel is a mean over the area that it covers; points of the fine frame alone would miss most of it.
+    """
+    flat = frames.flatten(0, 1)
+    coarse = F.interpolate(flat, (side, side), mode="bilinear", align_corners=False, antialias=True)
+    flat = F.interpolate(coarse, flat.shape[2:], mode="bilinear", align_corners=False)
     return flat.unflatten(0, frames.shape[:2])
 
 

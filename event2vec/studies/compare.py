@@ -5,51 +5,37 @@ learning rates are those of each network's recipe. Rows whose result is there ar
 is resumed: a comparison is an experiment whose rows are networks.
 """
 
-import base64
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from event2vec.atomic import whole_file
 from event2vec.baselines import NETWORKS
 from event2vec.cluster import Cluster
 from event2vec.data.addresses import local_place
-from event2vec.documents import RECIPES, write_json
+from event2vec.documents import RECIPES
 from event2vec.errors import Event2VecError
-from event2vec.evaluation.figures.comparison import Dot, draw_comparison, draw_sweeps
+from event2vec.evaluation.figures.comparison import draw_sweeps
 from event2vec.evaluation.sweeps import Point
-from event2vec.names import nearest, shown
+from event2vec.names import counted, nearest, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.settings import plain_settings
-from event2vec.studies.experiment import Setting, run_experiment
+from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, write_comparison
+from event2vec.studies.experiment import Setting, run_experiment, run_folder
 from event2vec.studies.experiment_file import Experiment
-from event2vec.studies.published import PUBLISHED, Published
-from event2vec.studies.tables import Row, RowResult, figure_text, markdown, spread_text
+from event2vec.studies.tables import Row, RowResult
 from event2vec.training.metrics import write_rows
 from event2vec.training.recipe import Recipe, by_full_name, load_recipe
 from event2vec.training.run import Run
 
-OURS = "event2vec"
 MINUTES = 5.0
 TIMED = 100  # test recordings, evenly spaced, on which latency is measured
-DRAWS = 3  # of the events that each network is tested with
 STRATEGIES = ("random", "temporal", "spatial", "density")
 Sweep = Literal["events", "resolution"]
 FIGURES: dict[Sweep, str] = {
     "events": "Accuracy and number of events (Figure 3)",
     "resolution": "Accuracy and resolution (Figure 4)",
 }
-NOTE = (
-    "95 % interval (Wilson): what other test recordings could give. ± over seeds: between trainings. ± over draws: "
-    f"between {DRAWS} draws of the events of one network. -: there is only one. Times are for one recording; "
-    "memory is what the network and one answer need."
-)
-PAPER_NOTE = (
-    "The paper's figures are for its data sets, with larger networks, on a GPU; accuracies of other systems are as "
-    "published, each with a protocol of its own. Sizes are in MB for some rows, in millions of parameters for others."
-)
 
 
 @dataclass(frozen=True)
@@ -58,6 +44,7 @@ class Comparison:
 
     results: list[RowResult]
     rows: list[dict[str, str]]
+    protocol: str  # how they were trained and where
     folder: Path
 
 
@@ -82,20 +69,22 @@ def compare(
 
     `networks` are `event2vec` and those of `event2vec.baselines.NETWORKS`, or recipes, such as `max_former_published`
     or a file; without them, all networks in their small size. `recipe` is that of `event2vec`, from which all rows have
-    data set, augmentation and label smoothing. A Ray `cluster` trains rows side by side; times are then measured beside
-    other work.
+    data set, augmentation and label smoothing. Event MAE is pre-trained without labels for the first half of its time.
+    A Ray `cluster` trains rows side by side; times are then measured beside other work.
     """
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     names = [OURS, *NETWORKS] if networks is None else list(networks)
-    rows = tuple(network_row(name, base, **_span(minutes, epochs)) for name in names)
-    how: dict[str, Any] = {"workers": workers, "device": device, "precision": precision, "progress": progress}
-    setting = Setting(data=data, cluster=Cluster.of(cluster), **how)
+    span = _span(minutes, epochs)
+    rows = tuple(network_row(name, base, **span) for name in names)
+    setting = _setting(data, cluster, workers=workers, device=device, precision=precision, progress=progress)
     folder = local_place(out) if out else _folder("compare", base, data)
     results = run_experiment(Experiment("", rows, speed=True, timed=TIMED, repeats=DRAWS), base, setting, folder, seeds)
-    table = [_row(result) for result in results]
+    table = [comparison_row(result) for result in results]
+    protocol = ""
     if results:  # those of the first process, where several train together
-        _write(results, table, folder)
-    return Comparison(results, table, folder)
+        protocol = _protocol(results, span, seeds, data or base.data.dataset, folder)
+        write_comparison(results, table, protocol, folder)
+    return Comparison(results, table, protocol, folder)
 
 
 def compare_sweep(
@@ -117,19 +106,23 @@ def compare_sweep(
     """Accuracy against the number of events (Figure 3) or the resolution (Figure 4), of each network.
 
     For Figure 3, a voxel grid with each sampling strategy and event2vec on random events, and again on what its recipe
-    reads; for Figure 4, Max-Former, whose frames are scaled down and up again, and event2vec.
+    reads; each is trained for every number of events that it is tested with. For Figure 4, Max-Former, whose
+    frames are scaled down and up again, and event2vec, each trained once.
     """
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     span = _span(minutes, epochs)
-    rows = _rows_of_figure(kind, base, span)
-    how: dict[str, Any] = {"workers": workers, "device": device, "precision": precision, "progress": progress}
-    setting = Setting(data=data, cluster=Cluster.of(cluster), **how)
+    chosen = sorted(set(values or _values(kind, base)))
+    curves = _curves_over_events(base, chosen, span) if kind == "events" else _curves_over_pixels(base, chosen, span)
+    rows = tuple(row for curve in curves.values() for row, _ in curve)
+    setting = _setting(data, cluster, workers=workers, device=device, precision=precision, progress=progress)
     folder = local_place(out) if out else _folder(f"compare-{kind}", base, data)
     run_experiment(Experiment("", rows), base, setting, folder, seeds=1)
-    found = {}
-    for row in rows:
-        run = Run.open(folder / f"{row.name.replace(' ', '_')}-0")
-        found[row.name] = run.sweep(kind, values or _values(kind, run.recipe), repeats=repeats, **how)
+    found = dict[str, list[Point]]()
+    for name, curve in curves.items():
+        tested = [
+            Run.open(run_folder(folder, row, 0)).sweep(kind, at, repeats=repeats, **setting.how) for row, at in curve
+        ]
+        found[name] = [point for points in tested for point in points]
     draw_sweeps(found, kind, folder / f"{kind}.png", FIGURES[kind])
     write_rows(folder / f"{kind}.csv", [{"network": name} | each.facts(kind) for name in found for each in found[name]])
     return found
@@ -139,15 +132,34 @@ def network_row(name: str, base: Recipe, **settings: Any) -> Row:
     """A row of a comparison: what differs from the recipe of event2vec, and the paper's figures."""
     if name == OURS:
         return Row(name, dict(settings), {})
-    if name in RECIPES.names() or Path(name).suffix in (".yaml", ".yml"):
-        changes = _differences(load_recipe(name))
-    elif name in NETWORKS:
-        changes = {"model.network": name, "objective.token_mix": 0.0}
-    else:
-        known = [OURS, *NETWORKS]
-        problem = f"unknown network {shown(name)}{nearest(name, known)}; expected {', '.join(known)}, or a recipe"
-        raise Event2VecError(problem)
+    changes = _own_settings(name)
+    first = f"{changes['model.network']}_pretrain"
+    if first in RECIPES.names():
+        return _pretrained_row(Path(name).stem, changes | settings, load_recipe(first))
     return Row(Path(name).stem, changes | settings, {})
+
+
+def _own_settings(name: str) -> dict[str, Any]:
+    """What a network's recipe says; without a recipe it reads events and learns as the frame CNN does."""
+    if name in RECIPES.names() or Path(name).suffix in (".yaml", ".yml"):
+        return _differences(load_recipe(name))
+    if name in NETWORKS:
+        usual = _differences(load_recipe("frame_cnn"))
+        return {key: value for key, value in usual.items() if not key.startswith("model.")} | {"model.network": name}
+    known = [OURS, *NETWORKS]
+    problem = f"unknown network {shown(name)}{nearest(name, known)}; expected {', '.join(known)}, or a recipe"
+    raise Event2VecError(problem)
+
+
+def _pretrained_row(name: str, settings: dict[str, Any], first: Recipe) -> Row:
+    """A row that is pre-trained without labels for the first half of its time; one epoch cannot be divided."""
+    epochs, minutes = settings["training.epochs"], settings["training.minutes"]
+    if not minutes and epochs == 1:
+        return Row(name, settings, {})
+    objective = {"objective": plain_settings(first.objective)}
+    halves = {"training.epochs": epochs // 2, "training.minutes": minutes / 2}
+    own = settings | {"training.epochs": epochs - epochs // 2, "training.minutes": minutes / 2}
+    return Row(name, own, {}, pretrain=dict(by_full_name(objective)) | halves)
 
 
 def _differences(recipe: Recipe) -> dict[str, Any]:
@@ -163,29 +175,37 @@ def _differences(recipe: Recipe) -> dict[str, Any]:
     return dict(by_full_name(own))
 
 
-def _rows_of_figure(kind: Sweep, base: Recipe, span: dict[str, Any]) -> tuple[Row, ...]:
-    if kind == "resolution":
-        return tuple(network_row(name, base, **span) for name in (OURS, "max_former"))
-    length = base.sampling.length
-    by_strategy = []
-    for strategy in STRATEGIES:
-        sampling = {"sampling.method": strategy, "sampling.length": length}
-        row = network_row("voxel_grid", base, **sampling, **span)
-        by_strategy.append(Row(f"voxel grid {strategy}", row.settings, {}))
-    at_random = {"sampling.method": "random", "sampling.length": length, "sampling.clusterings": 1}
-    ours = Row(f"{OURS} random", at_random | span, {})
-    as_it_is = () if base.sampling.method == "random" else (Row(f"{OURS} {base.sampling.method}", span, {}),)
-    return (*by_strategy, ours, *as_it_is)
+Curve = list[tuple[Row, Sequence[int]]]  # trainings, and the values that each is tested with
+
+
+def _curves_over_events(base: Recipe, counts: Sequence[int], span: dict[str, Any]) -> dict[str, Curve]:
+    """As published, each network is trained with as many events as it is tested with."""
+    kinds = {f"voxel grid {strategy}": ("voxel_grid", strategy) for strategy in STRATEGIES}
+    kinds |= {f"{OURS} {method}": (OURS, method) for method in dict.fromkeys(("random", base.sampling.method))}
+    curves = dict[str, Curve]()
+    for name, (network, method) in kinds.items():
+        curves[name] = []
+        for count in counts:
+            sampling = {"sampling.method": method, "sampling.length": count}
+            sampling |= {} if method == base.sampling.method else {"sampling.clusterings": 1}
+            row = network_row(network, base, **sampling, **span)
+            curves[name].append((replace(row, name=f"{name} {count}"), [count]))
+    return curves
+
+
+def _curves_over_pixels(base: Recipe, sides: Sequence[int], span: dict[str, Any]) -> dict[str, Curve]:
+    return {name: [(network_row(name, base, **span), sides)] for name in (OURS, "max_former")}
 
 
 def _values(kind: Sweep, recipe: Recipe) -> list[int]:
-    """From few to what the network was trained with, each twice the one before."""
-    most = recipe.sampling.length if kind == "events" else max(recipe.model.sensor.width, recipe.model.sensor.height)
-    least = max(most // 32, 2) if kind == "events" else 1
-    values = [least]
-    while 2 * values[-1] < most:
-        values.append(2 * values[-1])
-    return [*values, most]
+    """Three numbers of events, up to what the recipe reads; or sides of the sensor, each half the one before."""
+    if kind == "events":
+        return [max(recipe.sampling.length // part, 2) for part in (16, 4, 1)]
+    side = max(recipe.model.sensor.width, recipe.model.sensor.height)
+    values = [side]
+    while values[-1] > 1:
+        values.append(values[-1] // 2)
+    return values
 
 
 def _span(minutes: int | float | None, epochs: int | None) -> dict[str, Any]:
@@ -197,103 +217,20 @@ def _span(minutes: int | float | None, epochs: int | None) -> dict[str, Any]:
     return {"training.minutes": MINUTES if minutes is None else float(minutes)}
 
 
+def _protocol(results: Sequence[RowResult], span: dict[str, Any], seeds: int, data: str | Path, folder: Path) -> str:
+    """How rows were trained, on what and where: by the first run, since others are alike."""
+    minutes = span["training.minutes"]
+    long = f"{minutes:g} minutes" if minutes else counted(span["training.epochs"], "epoch")
+    here = Run.open(run_folder(folder, results[0].row, 0)).facts.environment
+    machine = f"{counted(int(here['threads']), 'thread')} of {here.get('processor', here['machine'])}"
+    first = [result.row.name for result in results if result.row.pretrain]
+    half = f" {' and '.join(first)}: the first half of it is pre-training without labels." if first else ""
+    return f"Trained for {long} each, {counted(seeds, 'seed')}, on {shown(Path(data).name)}, with {machine}.{half}"
+
+
+def _setting(data: str | Path | None, cluster: str | Cluster | None, **how: Any) -> Setting:
+    return Setting(data=data, cluster=Cluster.of(cluster), **how)
+
+
 def _folder(what: str, base: Recipe, data: str | Path | None) -> Path:
     return Path("experiments") / f"{what}-{Path(data).resolve().name if data else base.name}"
-
-
-def _published(result: RowResult) -> Published:
-    network = result.row.settings.get("model.network", OURS)
-    return PUBLISHED.get(network, Published(network))
-
-
-def _row(result: RowResult) -> dict[str, str]:
-    """The columns of Tables 1 and 2, ours first."""
-    paper, timed = _published(result), result.timed
-    speed = timed.speed if timed else None
-    assert timed is not None
-    assert speed is not None
-    memory = timed.memory if speed.gpu_memory is None else speed.gpu_memory
-    return {
-        "network": result.row.name,
-        "method": paper.method,
-        "accuracy (%)": f"{100 * result.accuracy:.2f}",
-        "95 % interval": result.interval.percent(),
-        "± over seeds": spread_text(result.std_over_seeds),
-        "± over draws": spread_text(result.std_over_draws),
-        "parameters": f"{result.parameters:,}",
-        "minutes": f"{result.seconds / 60:.2f}",
-        "training (recordings/s)": figure_text(speed.training.rate, 1),
-        "inference (recordings/s)": figure_text(speed.inference.rate, 1),
-        "preparing (ms)": figure_text(speed.preparing, 2),
-        "forward (ms)": figure_text(speed.forward, 2),
-        "total (ms)": figure_text(speed.total, 2),
-        "memory (MB)": "-" if memory is None else f"{memory:,.0f}",
-        "paper: data set": paper.dataset,
-        "paper: accuracy (%)": paper.accuracy,
-        "paper: size": paper.size,
-        "paper: training (recordings/s)": paper.training,
-        "paper: inference (recordings/s)": paper.inference,
-        "paper: preparing + forward = total (ms)": paper.latency,
-        "paper: GPU memory (MB)": paper.memory,
-    }
-
-
-def _write(results: Sequence[RowResult], rows: list[dict[str, str]], folder: Path) -> None:
-    """The table as CSV, Markdown, JSON and a page, and the pictures."""
-    title = f"{len(rows)} networks on {results[0].recordings:,} test recordings"
-    write_rows(folder / "table.csv", rows)
-    write_json(folder / "table.json", {"title": title, "rows": [each.facts() for each in results]})
-    for suffix, text in (
-        (".md", "\n".join([f"# {title}", "", *markdown(rows), "", NOTE, "", PAPER_NOTE, ""])),
-        (".html", _page(title, rows, _pictures(results, folder))),
-    ):
-        with whole_file(folder / f"table{suffix}") as temporary:
-            temporary.write_text(text, "utf-8")
-
-
-def _pictures(results: Sequence[RowResult], folder: Path) -> list[Path]:
-    """Accuracy against parameters, minutes and latency, each on a logarithmic axis."""
-    figures = {"parameters": "parameters", "minutes": "minutes of training", "latency": "ms for one recording"}
-    paths = []
-    for name, axis in figures.items():
-        dots = []
-        for result in results:
-            assert result.timed is not None
-            assert result.timed.speed is not None
-            values = {
-                "parameters": result.parameters,
-                "minutes": result.seconds / 60,
-                "latency": result.timed.speed.total.mean,
-            }
-            dots.append(Dot(result.row.name, values[name], result.accuracy, result.interval, result.row.name == OURS))
-        paths.append(folder / f"accuracy_{name}.png")
-        draw_comparison(dots, axis, paths[-1])
-    return paths
-
-
-WIDE = (
-    "body { max-width: none } td { white-space: nowrap } .wide { overflow-x: auto } .best { font-weight: bold } "
-    "td:nth-child(2), th:nth-child(2) { text-align: left }"
-)
-STYLE = Path(__file__).parent / "report" / "style.css"
-
-
-def _page(title: str, rows: list[dict[str, str]], pictures: Sequence[Path]) -> str:
-    """One file that loads nothing else."""
-    heads = "".join(f"<th>{html.escape(head)}</th>" for head in rows[0])
-    best = max(float(row["accuracy (%)"]) for row in rows)
-    lines = []
-    for row in rows:
-        kind = " class=best" if float(row["accuracy (%)"]) == best else ""
-        lines.append(f"<tr{kind}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row.values()) + "</tr>")
-    images = "".join(
-        f"<img alt='{path.stem.replace('_', ' against ')}' src='data:image/svg+xml;base64,"
-        f"{base64.b64encode(path.with_suffix('.svg').read_bytes()).decode('ascii')}'>"
-        for path in pictures
-    )
-    return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
-        f"<style>{STYLE.read_text('utf-8')}{WIDE}</style>"
-        f"<h1>{html.escape(title)}</h1><div class=wide><table><tr>{heads}</tr>{''.join(lines)}</table></div>"
-        f"<p>{NOTE}</p><p>{PAPER_NOTE}</p>{images}</html>\n"
-    )

@@ -35,6 +35,7 @@ from event2vec.studies.tables import Row, RowResult, table, write_table
 from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.run import Run
+from event2vec.training.timing import training_step
 from event2vec.training.train import gpus_of, open_chosen, start
 
 FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
@@ -52,6 +53,16 @@ class Setting:
     device: str | None = None  # where rows are evaluated; None: on the best device
     precision: str | None = None  # and in which number type; None: on CUDA that of the training
     cluster: Cluster | None = None  # where data is prepared and rows are trained side by side; None: here
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How networks are evaluated."""
+        return {
+            "workers": self.workers,
+            "device": self.device,
+            "precision": self.precision,
+            "progress": self.progress,
+        }
 
     @property
     def source(self) -> str | Path | None:
@@ -135,25 +146,31 @@ def run_experiment(
     """
     recipes = [recipe.with_settings(row.settings) for row in experiment.rows]  # all, before any: one may be wrong
     before = [
-        _pretraining(setting.pretrain, row, changed) for row, changed in zip(experiment.rows, recipes, strict=True)
+        changed.with_settings(row.pretrain) if row.pretrain else _pretraining(setting.pretrain, row, changed)
+        for row, changed in zip(experiment.rows, recipes, strict=True)
     ]
     if any(row.engine == "faiss" for row in experiment.rows) and find_spec("faiss") is None:
         raise MissingExtra("clustering with Faiss", "faiss")
     own, trainings, pretrained = replace(setting, progress=SILENT, cluster=None), [], dict[str, Path]()
     for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
         for seed in range(seeds):
-            name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
+            run, seeded = run_folder(folder, row, seed), {"training.seed": seed}
             pretraining, init = first.with_settings(seeded) if first else None, setting.init
             if pretraining:  # rows that are pre-trained alike share one
                 asked = json.dumps(_asked(row, pretraining, setting, None))
-                init = pretrained.setdefault(asked, folder / "pretrained" / name)
+                init = pretrained.setdefault(asked, folder / "pretrained" / run.name)
             recipe = changed.with_settings(seeded)
-            trainings.append(_Training(experiment, row, recipe, own, folder / name, init, pretraining))
+            trainings.append(_Training(experiment, row, recipe, own, run, init, pretraining))
     found = [*zip(trainings, _carry_out(trainings, setting), strict=True)]
     by_row = [
         (row, [result for training, result in found if training.row is row and result]) for row in experiment.rows
     ]
     return [RowResult.of(row, judged) for row, judged in by_row if judged]
+
+
+def run_folder(folder: Path, row: Row, seed: int) -> Path:
+    """Where the run of a row is."""
+    return folder / f"{row.name.replace(' ', '_')}-{seed}"
 
 
 @dataclass(frozen=True)
@@ -238,7 +255,7 @@ def _pretrain(training: _Training, progress: Progress) -> None:
     if not _is_finished(run, asked):
         _train(training.row, recipe, setting, run, "pretrain", None, asked)
         if is_first_rank():
-            write_json(run / RESULT, {"seconds": _seconds(run)})
+            write_json(run / RESULT, {"seconds": sum(epoch["seconds"] for epoch in Run.open(run).metrics)})
 
 
 def _one_run(training: _Training, progress: Progress) -> RunResult | None:
@@ -296,16 +313,24 @@ def _train(
     if begun:
         Run.open(run).resume(workers=setting.workers, progress=setting.progress)
     else:
+        _check_test_part(recipe.divide(setting.open(recipe, row)))
         engine = engine_of(row.engine, row.iterations, recipe.sampling.seeding)
         start(task, recipe, setting.data, run, init, setting.workers, setting.progress, engine=engine)
+
+
+def _check_test_part(store: EventStore) -> None:
+    """Before a training whose network could not be judged."""
+    if "test" not in store.splits:
+        found = ", ".join(sorted(set(store.splits)))
+        raise FileError(
+            store.folder, f"has no test part, which networks are judged on, only {found}. Prepare it with one"
+        )
 
 
 def _judge(training: _Training) -> RunResult:
     experiment, row, recipe, setting = training.experiment, training.row, training.recipe, training.setting
     opened = Run.open(training.run)
-    evaluation = opened.evaluate(
-        repeats=experiment.repeats, device=setting.device, precision=setting.precision, progress=setting.progress
-    )
+    evaluation = opened.evaluate(repeats=experiment.repeats, **setting.how)
     compute = opened.compute(setting.device, setting.precision)
     model = opened.model().to(compute.device)
     timed = None
@@ -315,16 +340,18 @@ def _judge(training: _Training) -> RunResult:
         clustering = _time_clustering(row, chosen, recipe.sampling) if row.paper_ms is not None else None
         speed = memory = None
         if experiment.speed:
-            speed = measure_speed(model, chosen, compute)
+            speed = measure_speed(model, chosen, training_step(model, recipe, compute), compute)
             memory = None if compute.counts_memory else bytes_of_answer(model, chosen[0]) / 2**20
         timed = Timed(len(chosen), clustering, speed, memory)
-    return RunResult(
-        evaluation.accuracies, evaluation.recordings, count_parameters(model), _seconds(training.run), timed
-    )
+    epochs = _epochs(training)
+    seconds, parameters = sum(epoch["seconds"] for epoch in epochs), count_parameters(model)
+    return RunResult(evaluation.accuracies, evaluation.recordings, parameters, seconds, len(epochs), timed)
 
 
-def _seconds(run: Path) -> float:
-    return sum(epoch["seconds"] for epoch in Run.open(run).metrics)
+def _epochs(training: _Training) -> list[dict[str, Any]]:
+    """The epochs of a run; those of pre-training count for a row of which they are a part."""
+    before = Run.open(Path(training.init)).metrics if training.row.pretrain and training.init else []
+    return [*before, *Run.open(training.run).metrics]
 
 
 def evenly_spaced(store: EventStore, most: int) -> list[Events]:

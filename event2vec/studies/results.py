@@ -52,11 +52,13 @@ class RunResult(Repeated):
     recordings: int
     parameters: int
     seconds: float
+    epochs: int
     timed: Timed | None = None
 
     def write(self, path: Path) -> None:
         facts = {"accuracy": self.accuracy, "accuracies": list(self.accuracies), "recordings": self.recordings}
         facts |= {"interval": self.interval, "parameters": self.parameters, "seconds": self.seconds}
+        facts["epochs"] = self.epochs
         write_json(path, facts | {"timed": self.timed.facts() if self.timed else {}})
 
     @classmethod
@@ -72,8 +74,9 @@ class RunResult(Repeated):
     @classmethod
     def _from_facts(cls, facts: Mapping[str, Any]) -> "RunResult":
         timed = Timed.from_facts(facts["timed"]) if facts["timed"] else None
-        recordings, parameters, seconds = (_number(facts[name]) for name in ("recordings", "parameters", "seconds"))
-        found = cls(_numbers(facts["accuracies"]), int(recordings), int(parameters), seconds, timed)
+        names = ("recordings", "parameters", "seconds", "epochs")
+        recordings, parameters, seconds, epochs = (_number(facts[name]) for name in names)
+        found = cls(_numbers(facts["accuracies"]), int(recordings), int(parameters), seconds, int(epochs), timed)
         if not found.accuracies or not math.isclose(_number(facts["accuracy"]), found.accuracy):
             raise ValueError("the accuracy is not the mean over the draws")
         found.interval  # noqa: B018  # which wants some recordings, and a share of them

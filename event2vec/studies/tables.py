@@ -1,7 +1,7 @@
 """Tables as the paper has them: our figures with both deviations, the paper's beside them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from event2vec.atomic import whole_file
 from event2vec.clustering.alternatives import ENGINES
 from event2vec.documents import write_json
 from event2vec.evaluation.accuracy import Repeated, deviation
-from event2vec.evaluation.speed import Figure, Speed
+from event2vec.evaluation.speed import INCLUDED, Figure, Speed
 from event2vec.names import UNPRINTABLE, shown
 from event2vec.studies.results import RunResult, Timed
 from event2vec.training.metrics import write_rows
@@ -33,13 +33,15 @@ class Row:
     engine: str = "ours"  # what makes the clusters, of `ENGINES`
     iterations: int = 20  # of that engine
     paper_ms: str | None = None  # for clustering one recording
+    pretrain: dict[str, Any] = field(default_factory=dict)  # changes to its recipe with which it is pre-trained first
 
     def __post_init__(self) -> None:
         # The name becomes that of a folder.
         if not isinstance(self.name, str) or not self.name or "/" in self.name or UNPRINTABLE.search(self.name):
             raise ValueError(f"name must be text without a slash, got {shown(self.name)}")
-        if not isinstance(self.settings, dict):
-            raise ValueError(f"settings must be given by their names, got {shown(self.settings)}")
+        for settings in (self.settings, self.pretrain):
+            if not isinstance(settings, dict):
+                raise ValueError(f"settings must be given by their names, got {shown(settings)}")
         if self.engine not in ENGINES:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {shown(self.engine)}")
         if not isinstance(self.iterations, int) or not 1 <= self.iterations <= 10_000:
@@ -56,13 +58,15 @@ class RowResult(Repeated):
     draws: tuple[tuple[float, ...], ...]  # for each seed, one for each draw of the events
     parameters: int
     seconds: float  # of training one seed, on average
+    epochs: tuple[int, ...] = ()  # of each seed
     timed: Timed | None = None  # of the first seed
 
     @classmethod
     def of(cls, row: Row, runs: Sequence[RunResult]) -> "RowResult":
         accuracies, draws = tuple(run.accuracy for run in runs), tuple(run.accuracies for run in runs)
         seconds = float(np.mean([run.seconds for run in runs]))
-        return cls(row, accuracies, runs[0].recordings, draws, runs[0].parameters, seconds, runs[0].timed)
+        epochs = tuple(run.epochs for run in runs)
+        return cls(row, accuracies, runs[0].recordings, draws, runs[0].parameters, seconds, epochs, runs[0].timed)
 
     @property
     def std_over_draws(self) -> float | None:
@@ -87,6 +91,7 @@ class RowResult(Repeated):
             "paper": self.row.paper,
             "parameters": self.parameters,
             "seconds": self.seconds,
+            "epochs": list(self.epochs),
             **(self.timed.facts() if self.timed else {}),
         }
 
@@ -148,7 +153,8 @@ def write_table(results: list[RowResult], ours: str, title: str, path: Path) -> 
     rows = table(results, ours)
     write_rows(path.with_suffix(".csv"), rows)
     write_json(path.with_suffix(".json"), {"title": title, "data": ours, "rows": [each.facts() for each in results]})
-    lines = [f"# {title}", "", *markdown(rows), "", NOTE, ""]
+    notes = [NOTE, INCLUDED] if any(each.timed and each.timed.speed for each in results) else [NOTE]
+    lines = [f"# {title}", "", *markdown(rows), "", *notes, ""]
     with whole_file(path.with_suffix(".md")) as temporary:
         temporary.write_text("\n".join(lines), "utf-8")
 

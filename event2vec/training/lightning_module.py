@@ -1,13 +1,12 @@
 """What Lightning calls while it trains: batches, steps, the optimiser and its schedule."""
 
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from event2vec.cpu import flush_denormals
@@ -16,9 +15,8 @@ from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
 from event2vec.training.augment import augment
-from event2vec.training.config import TrainingConfig
-from event2vec.training.muon import Muon
 from event2vec.training.objectives import Objective, Outcome
+from event2vec.training.optimizer import build_optimizer, learning_rate_factor
 from event2vec.training.recipe import Recipe
 from event2vec.training.steps import Batches
 from event2vec.workers import end_with_parent
@@ -165,50 +163,8 @@ class Learner(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         config = self.recipe.training
         rate = config.learning_rate * config.batch * self.trainer.world_size * self.recipe.trainer.accumulate / 256
-        groups = weight_groups(self.objective, config.optimizer)
-        # One call for all weights. With mixed precision, Lightning clips no gradients for an optimiser that does this.
-        fused = self.device.type == "cpu" and self.trainer.precision == "32-true"
-        kind = Muon if config.optimizer == "muon" else torch.optim.AdamW
-        optimizer = kind(groups, lr=rate, weight_decay=config.weight_decay, fused=fused)
+        optimizer = build_optimizer(self.objective, config, rate, self.device, self.trainer.precision)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: learning_rate_factor(step / self.steps, config, rate)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-def weight_groups(module: nn.Module, optimizer: str) -> list[dict[str, Any]]:
-    """Weights that are treated alike. Muon turns the matrices inside a network, not those at its ends."""
-    decayed, free = split_by_decay(module)
-    groups: list[dict[str, Any]] = [{"params": decayed}, {"params": free, "weight_decay": 0.0}]
-    if optimizer == "muon":
-        ends = {id(weight) for name, weight in module.named_parameters() if "head" in name or "kernels" in name}
-        inner = [
-            weight for weight in decayed if weight.ndim == 2 and min(weight.shape) >= 16 and id(weight) not in ends
-        ]
-        turned = {id(weight) for weight in inner}
-        groups[0]["params"] = [weight for weight in decayed if id(weight) not in turned]
-        groups.append({"params": inner, "orthogonal": True})
-    return groups
-
-
-def split_by_decay(module: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-    """Parameters with weight decay, and those without: norms, biases, the mask token and lookup tables.
-
-    Each step uses only a few rows of a table; decay would shrink all the others.
-    """
-    tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
-    decayed, free = list[Tensor](), list[Tensor]()
-    for name, parameter in module.named_parameters():
-        spared = parameter.ndim < 2 or "norm" in name or id(parameter) in tables
-        (free if spared else decayed).append(parameter)
-    return decayed, free
-
-
-def learning_rate_factor(epoch: float, config: TrainingConfig, rate: float) -> float:
-    """Linear warm-up from 1 %, then cosine decay to the final rate (App. A.2)."""
-    warmup = min(config.warmup_epochs, config.epochs)
-    if epoch < warmup:
-        return 0.01 + 0.99 * epoch / warmup
-    final = config.final_learning_rate / rate if rate else 0.0
-    progress = min((epoch - warmup) / max(config.epochs - warmup, 1e-9), 1.0)
-    return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2

@@ -21,7 +21,7 @@ from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
 from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps
 from event2vec.evaluation.figures.reliability import draw_reliability
 from event2vec.evaluation.figures.samples import draw_samples
-from event2vec.evaluation.speed import measure_speed
+from event2vec.evaluation.speed import INCLUDED, measure_speed
 from event2vec.evaluation.sweeps import Kind, Point, sweep
 from event2vec.evaluation.timeline import timeline
 from event2vec.io.chunks import read_chunks
@@ -32,6 +32,7 @@ from event2vec.player.clip import Clip, Thinner
 from event2vec.player.page import embed_player
 from event2vec.studies.report.study import Study
 from event2vec.training.environment import environment
+from event2vec.training.timing import training_step
 
 PAGE = Path(__file__).parent
 SWEEP_DRAWS = 3  # draws per point of a sweep
@@ -262,11 +263,13 @@ def _embedding(study: Study) -> str:
 
 def _speed(study: Study) -> str:
     with study.progress.stage("measuring speed"):
-        speed = measure_speed(study.model, [study.raw[index][0] for index in study.chosen], study.compute)
+        recordings = [study.raw[index][0] for index in study.chosen]
+        learn = training_step(study.model, study.run.recipe, study.compute)
+        speed = measure_speed(study.model, recordings, learn, study.compute)
     rows = [[name, f"{value:,.1f}"] for name, value in speed.facts().items()]
     here = environment()
     machine = html.escape(f"torch {here['torch']} with {here['threads']} threads on {here['machine']}")
-    return f"{_table(['', 'here'], rows)}<p class=note>Measured with {machine}.</p>"
+    return f"{_table(['', 'here'], rows)}<p class=note>{INCLUDED} Measured with {machine}.</p>"
 
 
 def _repeat(study: Study) -> str:
