@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -233,6 +234,29 @@ def test_a_replaced_store_of_the_same_size_is_read_as_it_is_now(website, own_cac
         (folder / "store").rename(folder / name)
     assert len(cached_stores()) == 2
     assert (folder / "one/store.json").stat().st_size == (folder / "two/store.json").stat().st_size
+
+
+def test_other_labels_alone_are_noticed_elsewhere(own_cache, tmp_path):
+    recordings = [make_recording(20, seed=index) for index in range(4)]
+    address = f"file://{tmp_path}/there"
+    for name, labels in (("one", [0, 0, 1, 1]), ("two", [1, 1, 0, 0])):
+        pairs = list(zip(recordings, labels, strict=True))
+        made = EventStore.create(tmp_path / name, pairs, sensor=SMALL, classes=["a", "b"])
+        shutil.rmtree(tmp_path / "there", ignore_errors=True)
+        assert copy_store(made.folder, address).labels.tolist() == labels
+        assert EventStore.open(address).labels.tolist() == labels
+
+
+def test_an_index_of_two_stores_is_refused(own_cache, tmp_path):
+    """As it is fetched while another store is copied over it."""
+    made = EventStore.create(tmp_path / "made", [(make_recording(20), 0)], sensor=SMALL, classes=["a", "b"])
+    there = copy_store(made.folder, tmp_path / "there").folder
+    np.save(there / "labels.npy", np.array([1]))
+    with pytest.raises(FileError, match=r"there/labels.npy: is not what store.json describes: the store is being repl"):
+        EventStore.open(f"file://{there}")
+    assert not cached_stores(), "nothing of it is kept"
+    with pytest.raises(FileError, match=r"made/store.json: is not the index of a store in shards. Copy the store ther"):
+        EventStore.open(f"file://{made.folder}")
 
 
 def test_what_is_wrong_on_the_way_has_its_own_remedy(website, own_cache, tmp_path, plain, monkeypatch):

@@ -17,7 +17,7 @@ from typing import Any
 from event2vec.atomic import whole_file, whole_folder
 from event2vec.data.addresses import hide_secrets, is_address
 from event2vec.data.store_layout import DESCRIPTION, INDEX, SHARDS
-from event2vec.documents import read_json, write_json
+from event2vec.documents import parse_json, read_json, write_json
 from event2vec.errors import Busy, DiskFull, Event2VecError, FileError, Unreachable, has_no_room
 from event2vec.locks import own
 from event2vec.names import excerpt, shorten
@@ -46,7 +46,8 @@ def holds_store(place: str | os.PathLike[str]) -> bool:
 def local_folder(address: str) -> Path:
     """The local folder of a store elsewhere, with its current index.
 
-    Its description is fetched each time and names the folder: servers do not all say when a file has changed.
+    Its description is fetched each time and names the folder: servers do not all say when a file has changed. It has
+    the checksums of the rest of the index, so that other labels alone make another description too.
     """
     address = address.rstrip("/")
     with _explained(address):
@@ -66,12 +67,34 @@ def local_folder(address: str) -> Path:
 
 
 def _fetch_index(system: Any, path: str, address: str, folder: Path, description: bytes) -> None:
+    digests = _digests_in(description, hide_secrets(f"{address}/{DESCRIPTION}"))
     with whole_folder(folder) as work:
         for name in INDEX:
             system.get_file(posixpath.join(path, name), str(work / name))
+            if digest_of(work / name) != digests[name]:
+                raise FileError(
+                    hide_secrets(f"{address}/{name}"),
+                    f"is not what {DESCRIPTION} describes: the store is being replaced, or is damaged. "
+                    "Try again, or copy the store there again",
+                )
         (work / DESCRIPTION).write_bytes(description)
         (work / SHARDS).mkdir()
         write_json(work / ADDRESS, {"address": address})
+
+
+def _digests_in(description: bytes, name: str) -> dict[str, str]:
+    """The checksums of the other files of the index."""
+    found = parse_json(name, description.decode("utf-8", "replace")).get("index")
+    if not isinstance(found, dict) or not all(isinstance(found.get(each), str) for each in INDEX):
+        raise FileError(
+            name, "is not the index of a store in shards. Copy the store there with: event2vec copy FOLDER ADDRESS"
+        )
+    return found
+
+
+def digest_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def address_of(folder: Path) -> str | None:
@@ -113,9 +136,8 @@ def check_shard(path: Path, size: int, digest: str, name: str | Path) -> None:
     found = path.stat().st_size
     if found != size:
         raise FileError(name, f"has {found:,} bytes, expected {size:,}. Copy the store there again")
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-            raise FileError(name, "is damaged: its checksum is not that of the index. Copy the store there again")
+    if digest_of(path) != digest:
+        raise FileError(name, "is damaged: its checksum is not that of the index. Copy the store there again")
 
 
 def _make_room(newest: Path) -> None:

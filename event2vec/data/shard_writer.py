@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from event2vec.atomic import whole_file, whole_folder
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.data.addresses import is_address
-from event2vec.data.remote import check_free, upload
+from event2vec.data.remote import check_free, digest_of, upload
 from event2vec.data.shards import ALIGNED, Shard, ShardedColumn, shard_name
 from event2vec.data.store import EventStore
 from event2vec.data.store_layout import (
@@ -220,6 +220,12 @@ def _write_index(
     index[OFFSETS].append(np.array([first], np.int64))
     for name, pieces in index.items():
         np.save(folder / name, np.concatenate(pieces))
-    facts = {"version": SHARDED_VERSION, "events": first, "shards": [shard.facts() for shard in shards]}
+    digests = {name: digest_of(folder / name) for name in index}
+    facts = {
+        "version": SHARDED_VERSION,
+        "events": first,
+        "index": digests,
+        "shards": [shard.facts() for shard in shards],
+    }
     (folder / DESCRIPTION).write_text(json.dumps({**description, **facts, **texts}, indent=1), encoding="utf-8")
     return [*index, DESCRIPTION]
