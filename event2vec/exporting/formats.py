@@ -31,6 +31,7 @@ from event2vec.runtime import FORMAT, ExportedClassifier, load, read_description
 from event2vec.runtime.engines import INPUTS, KEY, inputs_of
 
 OPSET = 18
+SOURCES = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")  # of a node in a program
 ROWS, EVENTS = 3, 37  # of the example: neither may be 1, which an exporter would take for a constant
 
 
@@ -158,10 +159,21 @@ class TorchEngine:
         return self.network(*map(torch.from_numpy, inputs_of(batch, EVENTS).values())).numpy()
 
 
+def forget_sources(program: torch.export.ExportedProgram) -> None:
+    """Remove where in the source each operation came from, with the paths of this machine: half of a small file."""
+    for graph in program.graph_module.modules():
+        if isinstance(graph, torch.fx.GraphModule):
+            for node in graph.graph.nodes:
+                for name in SOURCES:
+                    node.meta.pop(name, None)
+
+
 def write_torch(model: Classifier, path: Path) -> None:
     try:
         with hushed():
-            torch.export.save(follow(model), path, extra_files={KEY: describe(model)})
+            program = follow(model)
+            forget_sources(program)
+            torch.export.save(program, path, extra_files={KEY: describe(model)})
     except Exception as error:  # whatever it meets in a network
         raise refused(model, "torch", error) from None
 
