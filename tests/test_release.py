@@ -24,6 +24,11 @@ def test_the_version_is_written_in_one_place_and_cited():
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == event2vec.__version__
 
 
+def test_the_runtime_has_the_same_licence():
+    """As text: a link is lost on the way through some tools, and what is left names a file that nobody has."""
+    assert (ROOT / "runtime/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
 def test_every_file_of_the_package_is_installed():
     patterns = PROJECT["tool"]["setuptools"]["package-data"]["event2vec"]
     covered = {path for pattern in patterns for path in (ROOT / "event2vec").glob(pattern)}
