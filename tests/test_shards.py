@@ -18,7 +18,7 @@ from shell import run as run_verb
 from trainings import RECIPE, assert_same_networks
 from trainings import make_store as make_store_to_train_on
 
-from event2vec import Event2VecError, EventStore, Run, copy_store, prepare, train
+from event2vec import Event2VecError, EventStore, Run, copy_store, cross_validate, prepare, train
 from event2vec.data import addresses, remote
 from event2vec.data.cache import StoredSplit, cached_stores
 from event2vec.data.store import read_together
@@ -266,11 +266,44 @@ def test_what_is_wrong_on_the_way_has_its_own_remedy(website, own_cache, tmp_pat
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "file/cache"))
     with pytest.raises(FileError, match=r"file/cache.*: cannot be written: Not a directory. Set EVENT2VEC_CACHE"):
         EventStore.open(address)
-    with pytest.raises(
-        Unreachable, match=r"^http://127.0.0.1:9/store\?...: cannot be reached.*Check the network"
-    ) as error:
-        EventStore.open("http://anna:secret@127.0.0.1:9/store?token=secret")
-    assert "secret" not in str(error.value)
+    with pytest.raises(Unreachable, match=r"^http://127.0.0.1:9/store: cannot be reached.*Check the network"):
+        EventStore.open("http://127.0.0.1:9/store")
+
+
+SECRET = (
+    "http://127.0.0.1:9/store?token=swordfish",
+    "http://swordfish@127.0.0.1:9/store",
+    "sftp://anna:se@swordfish@a/store",
+)
+
+
+@pytest.mark.parametrize("address", SECRET)
+def test_addresses_with_secrets_are_refused_and_never_kept(address, own_cache, tmp_path, plain, monkeypatch, capsys):
+    """Runs, reports and the cache would keep them. Neither message nor folder shows any."""
+    monkeypatch.chdir(tmp_path)
+    calls = (
+        lambda: EventStore.open(address),
+        lambda: train("folder", address),
+        lambda: train("folder", address, **{"data.group_by": "none"}),
+        lambda: cross_validate("folder", address, folds=2),
+        lambda: copy_store(plain.folder, address),
+    )
+    for call in calls:
+        with pytest.raises(FileError, match=r"has a query|with a password or a token|is a store, made with") as error:
+            call()
+        assert "swordfish" not in str(error.value)
+        assert "swordfish" not in repr(error.value)
+    assert run_verb("copy", plain.folder, address) == 2
+    assert "swordfish" not in "".join(capsys.readouterr())
+    assert not own_cache.exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_addresses_have_one_form(own_cache, tmp_path):
+    made = EventStore.create(tmp_path / "made", [(make_recording(20), 0)], sensor=SMALL, classes=["a"])
+    address = f"file://{copy_store(made.folder, tmp_path / 'there').folder}"
+    assert EventStore.open(f"FILE{address[4:]}/").folder == EventStore.open(address).folder
+    assert addresses.whole_name("S3://a/B") == "s3://a/B"
 
 
 def test_an_address_is_no_folder_to_write(plain, capsys):

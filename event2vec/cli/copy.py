@@ -17,6 +17,7 @@ from event2vec.cli.parser import at_least, existing
 from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
+from event2vec.names import hide_secrets
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -35,8 +36,8 @@ def run(options: Namespace) -> None:
     from event2vec.data.shard_writer import copy_store
 
     store = copy_store(options.store, options.out, options.shard_mb, cluster=options.cluster, progress=ShownProgress())
-    facts = {"store": options.out, "recordings": len(store), "events": int(store.offsets[-1])}
+    facts = {"store": hide_secrets(options.out), "recordings": len(store), "events": int(store.offsets[-1])}
     if options.json:
         print(json.dumps(facts, indent=2))
     else:
-        say(f"{options.out}: {facts['recordings']:,} recordings, {facts['events']:,} events")
+        say(f"{facts['store']}: {facts['recordings']:,} recordings, {facts['events']:,} events")

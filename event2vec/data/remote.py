@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from event2vec.atomic import whole_file, whole_folder
-from event2vec.data.addresses import hide_secrets, is_address
+from event2vec.data.addresses import check_address, is_address, usual_form
 from event2vec.data.store_layout import DESCRIPTION, INDEX, SHARDS
 from event2vec.documents import parse_json, read_json, write_json
 from event2vec.errors import Busy, DiskFull, Event2VecError, FileError, Unreachable, has_no_room
 from event2vec.locks import own
-from event2vec.names import excerpt, shorten
+from event2vec.names import excerpt, hide_secrets, shorten
 
 ADDRESS = "address.json"  # in the local folder: where the store itself is
 SECONDS_BETWEEN_LOOKS = 0.05  # while another process fetches a shard or an index
@@ -49,12 +49,12 @@ def local_folder(address: str) -> Path:
     Its description is fetched each time and names the folder: servers do not all say when a file has changed. It has
     the checksums of the rest of the index, so that other labels alone make another description too.
     """
-    address = address.rstrip("/")
+    address = usual_form(address)
     with _explained(address):
         system, path = _open(address)
         description = system.cat_file(posixpath.join(path, DESCRIPTION))
         digest = hashlib.sha256(address.encode() + b" " + description).hexdigest()[:12]
-        name = posixpath.basename(hide_secrets(address))
+        name = posixpath.basename(address)
         folder = cache_folder() / f"{shorten(name) or 'store'}-{digest}"
         while not (folder / DESCRIPTION).is_file():
             try:
@@ -67,13 +67,13 @@ def local_folder(address: str) -> Path:
 
 
 def _fetch_index(system: Any, path: str, address: str, folder: Path, description: bytes) -> None:
-    digests = _digests_in(description, hide_secrets(f"{address}/{DESCRIPTION}"))
+    digests = _digests_in(description, f"{address}/{DESCRIPTION}")
     with whole_folder(folder) as work:
         for name in INDEX:
             system.get_file(posixpath.join(path, name), str(work / name))
             if digest_of(work / name) != digests[name]:
                 raise FileError(
-                    hide_secrets(f"{address}/{name}"),
+                    f"{address}/{name}",
                     f"is not what {DESCRIPTION} describes: the store is being replaced, or is damaged. "
                     "Try again, or copy the store there again",
                 )
@@ -128,7 +128,7 @@ def _download(address: str, target: Path, size: int, digest: str) -> None:
         with _explained(address):
             system, path = _open(address)
             system.get_file(path, str(temporary))
-        check_shard(temporary, size, digest, hide_secrets(address))
+        check_shard(temporary, size, digest, address)
 
 
 def check_shard(path: Path, size: int, digest: str, name: str | Path) -> None:
@@ -176,7 +176,7 @@ def check_free(address: str) -> None:
         system, path = _open(address)
         taken = system.exists(posixpath.join(path, DESCRIPTION))
     if taken:
-        raise FileError(hide_secrets(address), "has a store already. Choose another address")
+        raise FileError(address, "has a store already. Choose another address")
     with tempfile.TemporaryDirectory() as folder:
         probe = Path(folder) / "writable"
         probe.touch()
@@ -184,8 +184,10 @@ def check_free(address: str) -> None:
 
 
 def _open(address: str) -> tuple[Any, str]:
+    """The way to an address and the path there. All go through here, so none is kept that has a secret in it."""
     import fsspec
 
+    check_address(address)
     return fsspec.core.url_to_fs(address, **OPTIONS.get(address.partition("://")[0], {}))
 
 
@@ -198,9 +200,9 @@ def _explained(address: str) -> Iterator[None]:
         raise
     except ImportError:
         package = PACKAGES.get(address.partition("://")[0], "'event2vec[remote]'")
-        raise FileError(hide_secrets(address), f"needs an optional package. Run: pip install {package}") from None
+        raise FileError(address, f"needs an optional package. Run: pip install {package}") from None
     except Exception as error:
-        raise _explain_here(error) or _explain_there(error, hide_secrets(address)) from None
+        raise _explain_here(error) or _explain_there(error, address) from None
 
 
 def _explain_here(error: Exception) -> FileError | None:

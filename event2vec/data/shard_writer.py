@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from event2vec.atomic import whole_file, whole_folder
 from event2vec.cluster import Cluster, do_pieces
-from event2vec.data.addresses import is_address
+from event2vec.data.addresses import is_address, usual_form
 from event2vec.data.remote import check_free, digest_of, upload
 from event2vec.data.shards import ALIGNED, Shard, ShardedColumn, shard_name
 from event2vec.data.store import EventStore
@@ -89,7 +89,7 @@ def copy_store(
     description = {"sensor": [source.sensor.width, source.sensor.height], "classes": source.classes, **source.facts}
     where = Cluster.of(cluster)
     if is_address(out):
-        address = str(out).rstrip("/")
+        address = usual_form(str(out))
         check_free(address)
         with tempfile.TemporaryDirectory() as folder:
             files = write_shards([everything], Path(folder), description, shard_mb, address, where, progress)
