@@ -6,9 +6,11 @@ import shutil
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +20,17 @@ from shell import run as run_verb
 from trainings import RECIPE, assert_same_networks
 from trainings import make_store as make_store_to_train_on
 
-from event2vec import Event2VecError, EventStore, Run, copy_store, cross_validate, prepare, train
-from event2vec.data import addresses, remote
+from event2vec import Event2VecError, EventStore, Progress, Run, Sensor, copy_store, cross_validate, prepare, train
+from event2vec.data import addresses, remote, shard_writer
 from event2vec.data.cache import StoredSplit, cached_stores
 from event2vec.data.store import read_together
 from event2vec.errors import FileError, Unreachable
 from event2vec.model.trained_on import TrainedOn
+from event2vec.progress import SILENT
+from event2vec.training.train import start
 
 pytestmark = pytest.mark.xdist_group("shards")  # one process: one S3 server
+SHARD_NAMES = ["000000.bin", "000001.bin", "000002.bin", "000003.bin"]
 LENGTHS = (60_000, 50_000, 0, 90_000, 1_000, 130_000, 20_000)  # 9 bytes an event: four shards of a megabyte
 
 
@@ -97,8 +102,7 @@ def assert_same_stores(one, other):
 
 
 def test_shards_are_read_as_a_plain_store(plain, sharded):
-    names = sorted(path.name for path in (sharded.folder / "shards").iterdir())
-    assert names == ["000000.bin", "000001.bin", "000002.bin", "000003.bin"]
+    assert sorted(path.name for path in (sharded.folder / "shards").iterdir()) == SHARD_NAMES
     assert_same_stores(plain, sharded)
     assert_same_stores(plain, pickle.loads(pickle.dumps(sharded)))
     assert sharded.split("test").shard_numbers.tolist() == [2, 3]
@@ -114,6 +118,111 @@ def test_preparing_in_shards_gives_the_same_recordings(plain, tmp_path):
         assert_same(whole.store[index][0], shards.store[index][0])
     assert shards.store.groups == whole.store.groups
     assert prepare(data, tmp_path / "shards", shard_mb=1).store.folder == tmp_path / "shards", "nothing is left to do"
+
+
+class Stopped(Progress):
+    """Ctrl-C when the second shard is to be written."""
+
+    def advance(self, done, note=""):
+        if note == "000001.bin":
+            raise KeyboardInterrupt
+
+
+def written(monkeypatch):
+    """The numbers of the shards that are written from here on."""
+    numbers, write = [], shard_writer._write_shard
+    monkeypatch.setattr(shard_writer, "_write_shard", lambda piece: (numbers.append(piece.number), write(piece))[1])
+    return numbers
+
+
+def test_a_stopped_preparation_keeps_its_shards(plain, tmp_path, monkeypatch):
+    data = [StoredSplit.of(plain, split) for split in ("train", "test")]
+    with pytest.raises(KeyboardInterrupt):
+        prepare(data, tmp_path / "store", shard_mb=1, progress=Stopped())
+    numbers = written(monkeypatch)
+    store = prepare(data, tmp_path / "store", shard_mb=1).store
+    assert numbers == [1, 2, 3]
+    assert sorted(path.name for path in (store.folder / "shards").iterdir()) == SHARD_NAMES
+    assert not (tmp_path / "store.partial").exists()
+    assert [len(events) for events, _ in (store[index] for index in range(6))] == [each for each in LENGTHS if each]
+
+
+@pytest.mark.parametrize("kind", ["folder", "address"])
+def test_a_stopped_copy_continues_with_what_is_missing(plain, tmp_path, monkeypatch, own_cache, kind):
+    out = f"file://{tmp_path}/out" if kind == "address" else tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(plain.folder, out, 1, progress=Stopped())
+    numbers = written(monkeypatch)
+    assert_same_stores(plain, copy_store(plain.folder, out, 1))
+    assert numbers == [1, 2, 3]
+    assert sorted(path.name for path in (tmp_path / "out/shards").iterdir()) == SHARD_NAMES, "and no notes"
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_shard_of_another_copy_is_not_taken_for_ours(plain, tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(plain.folder, tmp_path / "out", 1, progress=Stopped())
+    os.truncate(tmp_path / "out.partial/shards/000000.bin", 9)
+    numbers = written(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(plain.folder, tmp_path / "out", 1, progress=Stopped())
+    assert numbers == [0], "it was not whole"
+    assert_same_stores(plain, copy_store(plain.folder, tmp_path / "out", 2))
+    assert numbers == [0, 0, 1], "larger shards have more in them"
+    (tmp_path / "other.partial").mkdir()
+    (tmp_path / "other.partial/mine").touch()
+    with pytest.raises(FileError, match=r"other.partial: exists and is not an unfinished copy: it has 'mine'. Move it"):
+        copy_store(plain.folder, tmp_path / "other", 1)
+
+
+def make_part(place, seed):
+    recordings = [(make_recording(30, seed=seed + each), each) for each in range(2)]
+    return EventStore.create(place, recordings, sensor=SMALL, classes=["a", "b"], splits=["train", "test"])
+
+
+def test_several_stores_become_one(tmp_path, own_cache, capsys):
+    one, two = make_part(tmp_path / "one", 0), make_part(tmp_path / "two", 5)
+    assert run_verb("copy", one.folder, two.folder, tmp_path / "both") == 0
+    assert "both: 4 recordings, 120 events" in capsys.readouterr().err
+    both = EventStore.open(tmp_path / "both")
+    assert both.labels.tolist() == [0, 1, 0, 1]
+    assert both.splits == ("train", "test") * 2
+    for index, store in enumerate((one, one, two, two)):
+        assert_same(both[index][0], store[index % 2][0])
+    again = copy_store([both.folder, make_part(tmp_path / "three", 9).folder], f"file://{tmp_path}/all")
+    assert_same(again[3][0], two[1][0])
+    assert len(again) == 6
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        (
+            {"classes": ["a", "c"]},
+            r"other: has the classes a, c, and .*one has the classes a, b. Prepare both in the same way",
+        ),
+        ({"sensor": (64, 64)}, r"other: has a sensor of 64x64, and .*one has a sensor of 34x30. Prepare both"),
+    ],
+)
+def test_stores_that_do_not_fit_together_are_refused(tmp_path, others, message):
+    one = make_part(tmp_path / "one", 0)
+    recordings = [(replace(make_recording(30), sensor=Sensor.of(others.get("sensor", SMALL))), 0)]
+    facts: dict[str, Any] = {"sensor": SMALL, "classes": ["a", "b"]} | others
+    EventStore.create(tmp_path / "other", recordings, **facts)
+    with pytest.raises(FileError, match=message):
+        copy_store([one.folder, tmp_path / "other"], tmp_path / "both")
+    with pytest.raises(FileError, match="one: is given twice"):
+        copy_store([one.folder, one.folder], tmp_path / "both")
+
+
+def test_clusters_are_not_mixed_with_events(tmp_path):
+    one = make_part(tmp_path / "one", 0)
+    clusters = replace(make_recording(30), rho=torch.full((30,), 4.0))
+    EventStore.create(tmp_path / "other", [(clusters, 0)], sensor=SMALL, classes=["a", "b"])
+    with pytest.raises(
+        FileError, match=r"has clusters, 1 set of a recording, and .*one has all events of its recordings"
+    ):
+        copy_store([one.folder, tmp_path / "other"], tmp_path / "both")
 
 
 def test_sets_of_clusters_survive_shards(tmp_path):
@@ -284,7 +393,7 @@ def test_addresses_with_secrets_are_refused_and_never_kept(address, own_cache, t
     calls = (
         lambda: EventStore.open(address),
         lambda: train("folder", address),
-        lambda: train("folder", address, **{"data.group_by": "none"}),
+        lambda: start("train", "folder", address, None, None, 1, SILENT, {"data.group_by": "none"}),
         lambda: cross_validate("folder", address, folds=2),
         lambda: copy_store(plain.folder, address),
     )

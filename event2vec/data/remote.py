@@ -9,7 +9,7 @@ import os
 import posixpath
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,40 @@ def upload(source: Path, address: str) -> None:
         system.put_file(str(source), path)
 
 
+@contextmanager
+def writing(place: str) -> Iterator[Path]:
+    """A temporary path; the file that is written there appears at a path or an address at the end, complete."""
+    if not is_address(place):
+        with whole_file(Path(place)) as temporary:
+            yield temporary
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / "file"
+        yield temporary
+        upload(temporary, place)
+
+
+def read_file(place: str) -> str | None:
+    """The text of a small file, here or at an address; None if there is none."""
+    with _explained(place):
+        system, path = _open(place)
+        return system.cat_file(path).decode("utf-8", "replace") if system.exists(path) else None
+
+
+def size_of(place: str) -> int | None:
+    """Bytes of a file, here or at an address; None if there is none."""
+    with _explained(place):
+        system, path = _open(place)
+        return int(system.info(path)["size"]) if system.exists(path) else None
+
+
+def remove_files(addresses: Sequence[str]) -> None:
+    """Remove files as far as that is allowed: some may write to a bucket and not remove anything."""
+    with suppress(Exception):  # each library has errors of its own
+        system, _ = _open(addresses[0])
+        system.rm([_open(address)[1] for address in addresses])
+
+
 def check_free(address: str) -> None:
     """Refuse an address that cannot be written, or where a store is."""
     with _explained(address):
@@ -181,6 +215,7 @@ def check_free(address: str) -> None:
         probe = Path(folder) / "writable"
         probe.touch()
         upload(probe, f"{address}/{SHARDS}/.writable")
+    remove_files([f"{address}/{SHARDS}/.writable"])
 
 
 def _open(address: str) -> tuple[Any, str]:

@@ -64,6 +64,11 @@ def shard_name(number: int) -> str:
     return f"{number:06d}.bin"
 
 
+def note_of(shard: str) -> str:
+    """The file beside a shard that says what is in it, while the store is being written."""
+    return shard.removesuffix(".bin") + ".json"
+
+
 @dataclass
 class Shards:
     """The shards of one store. Some are open: mapped into memory."""
