@@ -368,6 +368,41 @@ def test_an_index_of_two_stores_is_refused(own_cache, tmp_path):
         EventStore.open(f"file://{made.folder}")
 
 
+@pytest.fixture
+def elsewhere(plain, tmp_path, own_cache):
+    """A store at an address, opened."""
+    return EventStore.open(f"file://{copy_store(plain.folder, tmp_path / 'there', 1).folder}")
+
+
+def test_a_shard_that_is_damaged_in_the_cache_is_fetched_again(plain, elsewhere):
+    _ = elsewhere[0]
+    os.truncate(elsewhere.folder / "shards/000000.bin", 1000)
+    assert_same_stores(plain, pickle.loads(pickle.dumps(elsewhere)))
+
+
+def test_a_cache_that_is_removed_under_a_reader_is_made_again(plain, elsewhere):
+    shutil.rmtree(elsewhere.folder)
+    assert_same(elsewhere[3][0], plain[3][0])
+    assert not (elsewhere.folder / "store.json").exists()
+    assert_same_stores(plain, EventStore.open(f"file://{elsewhere.folder.parents[1]}/there"))
+
+
+@pytest.mark.parametrize("room", ["nan", "inf", "-1", "much"])
+def test_room_for_shards_is_a_number_and_is_read_first(elsewhere, monkeypatch, room):
+    monkeypatch.setenv("EVENT2VEC_SHARDS_GB", room)
+    with pytest.raises(Event2VecError, match=f"EVENT2VEC_SHARDS_GB must be .*such as 20, got '{room}'"):
+        _ = elsewhere[0]
+    assert not list((elsewhere.folder / "shards").iterdir())
+
+
+def test_a_store_without_recordings_can_be_in_shards(tmp_path):
+    made = EventStore.create(tmp_path / "made", [], sensor=SMALL, classes=["a"])
+    copied = copy_store(made.folder, tmp_path / "copied")
+    assert len(copied) == len(copied.lengths) == len(copied.durations) == len(copied.shard_numbers) == 0
+    assert copied.columns["t"].dtype == np.uint32
+    assert len(copy_store(copied.folder, f"file://{tmp_path}/there")) == 0
+
+
 def test_what_is_wrong_on_the_way_has_its_own_remedy(website, own_cache, tmp_path, plain, monkeypatch):
     folder, address = website
     copy_store(plain.folder, folder / "store")

@@ -5,6 +5,7 @@ the least recently used are removed where all of them together exceed `EVENT2VEC
 """
 
 import hashlib
+import math
 import os
 import posixpath
 import tempfile
@@ -20,7 +21,7 @@ from event2vec.data.store_layout import DESCRIPTION, INDEX, SHARDS
 from event2vec.documents import parse_json, read_json, write_json
 from event2vec.errors import Busy, DiskFull, Event2VecError, FileError, Unreachable, has_no_room
 from event2vec.locks import own
-from event2vec.names import excerpt, hide_secrets, shorten
+from event2vec.names import excerpt, hide_secrets, shorten, shown
 
 ADDRESS = "address.json"  # in the local folder: where the store itself is
 SECONDS_BETWEEN_LOOKS = 0.05  # while another process fetches a shard or an index
@@ -68,7 +69,7 @@ def local_folder(address: str) -> Path:
 
 def _fetch_index(system: Any, path: str, address: str, folder: Path, description: bytes) -> None:
     digests = _digests_in(description, f"{address}/{DESCRIPTION}")
-    with whole_folder(folder) as work:
+    with whole_folder(folder, replace=True) as work:  # shards may be left of a folder that was removed under a reader
         for name in INDEX:
             system.get_file(posixpath.join(path, name), str(work / name))
             if digest_of(work / name) != digests[name]:
@@ -109,13 +110,13 @@ def address_of(folder: Path) -> str | None:
 
 def fetch_shard(folder: Path, address: str, name: str, size: int, digest: str) -> Path:
     """A shard in the local folder, fetched first if it is not there."""
-    target = folder / SHARDS / name
+    target, room = folder / SHARDS / name, room_for_shards()
     while not target.is_file():
         try:
             with own(target.with_suffix(".fetch")):
                 if not target.is_file():
                     _download(f"{address}/{SHARDS}/{name}", target, size, digest)
-                    _make_room(target)
+                    _make_room(target, room)
         except Busy:  # another process fetches it
             time.sleep(SECONDS_BETWEEN_LOOKS)
     with suppress(OSError):
@@ -140,12 +141,20 @@ def check_shard(path: Path, size: int, digest: str, name: str | Path) -> None:
         raise FileError(name, "is damaged: its checksum is not that of the index. Copy the store there again")
 
 
-def _make_room(newest: Path) -> None:
-    """Remove what was not used for longest. A process that reads a removed shard keeps it until it opens another."""
+def room_for_shards() -> float:
+    """Bytes that all shards in the cache may take together."""
+    text = os.environ.get("EVENT2VEC_SHARDS_GB", str(SHARDS_GB))
     try:
-        limit = float(os.environ.get("EVENT2VEC_SHARDS_GB", SHARDS_GB)) * 1e9
+        limit = float(text)
     except ValueError:
-        raise Event2VecError("EVENT2VEC_SHARDS_GB must be a number of gigabytes") from None
+        limit = math.nan
+    if not 0 <= limit < math.inf:
+        raise Event2VecError(f"EVENT2VEC_SHARDS_GB must be a number of gigabytes from 0, such as 20, got {shown(text)}")
+    return limit * 1e9
+
+
+def _make_room(newest: Path, limit: float) -> None:
+    """Remove what was not used for longest. A process that reads a removed shard keeps it until it opens another."""
     found = []
     for mirror in cache_folder().glob(f"*/{ADDRESS}"):
         for path in (mirror.parent / SHARDS).glob("*.bin"):
