@@ -29,6 +29,7 @@ from event2vec.model.exported import Format
 from event2vec.names import excerpt
 from event2vec.runtime import FORMAT, ExportedClassifier, load, read_description
 from event2vec.runtime.engines import INPUTS, KEY, inputs_of
+from event2vec.sensor import Sensor
 
 OPSET = 18
 SOURCES = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")  # of a node in a program
@@ -40,15 +41,18 @@ def describe(model: Classifier) -> str:
     return json.dumps({"format": FORMAT, "version": __version__, **Description.of(model).facts()}, ensure_ascii=False)
 
 
+def random_events(count: int, sensor: Sensor, seed: int) -> Events:
+    """Events of a second, anywhere on the sensor: to follow a network's operations with, and to compare its answers."""
+    random = np.random.default_rng(seed)
+    x, y = (random.integers(0, side, count) for side in (sensor.width, sensor.height))
+    t, p = np.sort(random.integers(0, 10**6, count)), random.random(count) < 0.5
+    return Events.from_numpy(x, y, t, p, sensor=sensor)
+
+
 def example(model: Classifier) -> tuple[Tensor, ...]:
     """A batch in plain tensors, to follow the network's operations with."""
-    random, sensor = np.random.default_rng(0), model.config.sensor
-    rows = []
-    for count in range(EVENTS, EVENTS - ROWS, -1):
-        x, y = (random.integers(0, side, count) for side in (sensor.width, sensor.height))
-        t, rho = np.sort(random.integers(0, 10**5, count)), random.integers(1, 9, count)
-        rows.append(Events.from_arrays(x, y, t, random.random(count) < 0.5, rho=rho, sensor=sensor))
-    batch = EventBatch.pad(rows)
+    counts = range(EVENTS, EVENTS - ROWS, -1)
+    batch = EventBatch.pad([random_events(count, model.config.sensor, seed=count) for count in counts]).torch()
     return tuple(getattr(batch, name) for name in INPUTS)
 
 

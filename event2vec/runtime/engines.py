@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +17,6 @@ KEY = "event2vec"  # where a file's metadata describe the network, as JSON
 SHORTEST = 2  # events in a row: exported networks are made for lengths from here on, and padding changes no answer
 
 
-@runtime_checkable
 class Engine(Protocol):
     """An exported network that can be computed."""
 
