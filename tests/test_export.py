@@ -16,7 +16,18 @@ from conftest import SMALL, make_recording, randomise
 from golden.make import FOLDER
 from shell import run_verb
 
-from event2vec import ModelConfig, Sampling, Sensor, Windows, build_model, load_model, read_events, save_model, timeline
+from event2vec import (
+    ModelConfig,
+    Sampling,
+    Sensor,
+    Windows,
+    build_model,
+    load_model,
+    read_events,
+    save_model,
+    timeline,
+    write_events,
+)
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import EventBatch
 from event2vec.exporting import CLOSE, LENGTHS, _check, _check_description, _publish, export
@@ -26,8 +37,10 @@ from event2vec.model.description import Description
 from event2vec.model.trained_on import TrainedOn
 from event2vec.runtime import ExportedClassifier, load, open_predictor, read_description
 from event2vec.runtime import temper as temper_arrays
+from event2vec.runtime.engines import inputs_of
 from event2vec.streaming.answers import Answerer
 
+ROOT = Path(__file__).parents[1]
 RECORDINGS = FOLDER / "recordings"
 QUANTILES = (100.0, 200.0, 300.0, 400.0, 500.0, 600.0, 700.0)
 
@@ -164,6 +177,51 @@ def test_answers_over_time_are_those_of_the_network(exported):
     assert [(span["start"], span["name"]) for span in said] == [(span.start / 1e6, span.name) for span in ours.spans]
 
 
+# In place of onnxruntime-web, which comes from npm: it notes what the network is asked, and gives these logits.
+NETWORK_OF_THE_PAGE = """
+const notedAnswer = async (inputs) => (window.asked = inputs, { logits: { data: [1, 2] } });
+window.ort = {
+  Tensor: class { constructor(type, data, shape) { Object.assign(this, { type, data, shape }); } },
+  InferenceSession: { create: async () => ({ run: notedAnswer }) },
+};
+"""
+ASKED_FOR = "Object.entries(asked).map(([name, each]) => [name, each.type, each.shape, Array.from(each.data, Number)])"
+
+
+@shares_files
+@pytest.mark.slow
+def test_the_web_page_reads_the_file_and_asks_the_network_as_we_do(exported, browser, tmp_path):
+    """In a real browser, with the page's own script: all but ONNX Runtime itself."""
+    onnx = pytest.importorskip("onnx")
+    page = browser.new_page()
+    page.add_init_script(NETWORK_OF_THE_PAGE)
+    page.goto((ROOT / "examples/web/index.html").as_uri())
+    page.set_input_files("#model", exported / "network.onnx")
+    page.wait_for_function("document.getElementById('answer').textContent.includes('the network reads clusters')")
+
+    whole = onnx.load(exported / "network.onnx")
+    (entry,) = whole.metadata_props
+    facts = json.loads(entry.value) | {"sampling": {"method": "random", "length": 64}}
+    entry.value = json.dumps(facts)
+    onnx.save(whole, tmp_path / "random.onnx")
+    events = make_recording(50, sensor=Sensor(67, 34))
+    write_events(tmp_path / "clip.csv", events)
+    page.set_input_files("#model", tmp_path / "random.onnx")
+    page.set_input_files("#recording", tmp_path / "clip.csv")
+    page.wait_for_function("document.getElementById('answer').textContent.startsWith('7 (')")
+    assert page.evaluate("about") == facts, "class names, sensor, temperature and all"
+    raised = np.exp(np.array([1.0, 2.0]) / facts["temperature"])
+    assert f"{100 * raised[1] / raised.sum():.1f} %" in page.inner_text("#answer")
+    right = inputs_of(EventBatch.pad([events.on_sensor(Sensor(34, 34)).arrays()]))
+    asked = page.evaluate(ASKED_FOR)
+    assert {name: (kind, shape) for name, kind, shape, _ in asked} == {
+        name: (column.dtype.name, [1, 50]) for name, column in right.items()
+    }
+    for name, _, _, values in asked:
+        np.testing.assert_allclose(values, right[name][0].astype(float), rtol=1e-6, err_msg=name)
+    page.close()
+
+
 ALONE = """
 import sys, json
 from event2vec.runtime import load
@@ -185,7 +243,7 @@ def test_no_torch_is_imported_and_the_runtime_package_has_all_that_is(exported):
     files = sorted(map(str, RECORDINGS.glob("3/*")))
     command = [sys.executable, "-c", ALONE, str(path), *files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    settings = tomllib.loads((Path(__file__).parents[1] / "runtime/pyproject.toml").read_text())
+    settings = tomllib.loads((ROOT / "runtime/pyproject.toml").read_text())
     modules = {name.removesuffix(".__init__") for name in settings["tool"]["setuptools"]["py-modules"]}
     compiled = {each["name"] for each in settings["tool"]["setuptools"]["ext-modules"]}
     assert set(json.loads(done.stdout)) - compiled <= modules
