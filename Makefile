@@ -42,11 +42,12 @@ sanitize:
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# A source archive and a wheel that is built from it, in dist/: each must be whole. docs/release.md has what comes next.
+# A source archive, a wheel that is built from it, and the runtime's wheel, in dist/: each must be whole. docs/release.md goes on.
 wheel: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt build
-	rm -rf dist
+	rm -rf dist runtime/build
 	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --wheel --outdir dist runtime
 	$(BIN)/python tests/packaged.py dist/*
 
 lint: $(READY)

@@ -54,7 +54,7 @@ def read_json(path: Path, largest: int = LARGEST_JSON) -> dict[str, Any]:
     return parse_json(path, read_text(path, largest))
 
 
-def parse_json(path: Path, text: str) -> dict[str, Any]:
+def parse_json(path: str | Path, text: str) -> dict[str, Any]:
     """The JSON object in a text from this file."""
     try:
         facts = json.loads(

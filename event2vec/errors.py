@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from event2vec.names import printable
+from event2vec.names import hide_secrets, printable
 
 ROOM = 1 << 16  # bytes; a disk with less free space counts as full
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -21,9 +21,10 @@ class Event2VecError(Exception):
 
 
 class FileError(Event2VecError):
-    """A file or folder that cannot be used."""
+    """A file, a folder or an address that cannot be used. Errors end up in logs: secrets of addresses are not shown."""
 
     def __init__(self, path: str | Path, problem: str) -> None:
+        path, problem = hide_secrets(path) if isinstance(path, str) else path, hide_secrets(problem)
         super().__init__(path, problem)  # both as arguments, so that the error can be pickled
         self.path = path
         self.problem = problem

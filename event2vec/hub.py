@@ -43,13 +43,13 @@ class Address:
         return f"{SCHEME}{self.repo}{revision}{f'/{self.file}' if self.file else ''}"
 
 
-def is_address(path: object) -> bool:
+def is_on_hub(path: object) -> bool:
     return isinstance(path, str) and path.startswith(SCHEME)
 
 
 def fetch_folder(path: str | PathLike[str], files: Sequence[str]) -> Path:
     """The folder itself, or for an address the local folder with these files of the repository, all of one commit."""
-    if not is_address(path):
+    if not is_on_hub(path):
         return Path(path)
     address = Address.parse(str(path))
     if address.file:
@@ -59,7 +59,7 @@ def fetch_folder(path: str | PathLike[str], files: Sequence[str]) -> Path:
 
 def fetch_file(path: str | PathLike[str]) -> Path:
     """The file itself, or for an address a local copy of it."""
-    if not is_address(path):
+    if not is_on_hub(path):
         return Path(path)
     address = Address.parse(str(path))
     if not address.file:

@@ -1,4 +1,4 @@
-"""Names of files and classes, chosen by people: shown safely, and checked before they enter a result."""
+"""Names of files and classes, and addresses, chosen by people: shown safely, and checked before they enter a result."""
 
 import difflib
 import re
@@ -27,6 +27,11 @@ def shorten(text: str, longest: int = LONGEST) -> str:
 def excerpt(text: object, longest: int = 60) -> str:
     """Text from a file or a library, safe for a message: one short, printable line."""
     return shorten(printable(" ".join(str(text)[: 10 * longest].split())), longest)
+
+
+def hide_secrets(text: str) -> str:
+    """Addresses without what may be a password or a token: the user before the host, and the query."""
+    return re.sub(r"(://[^\s?'\")]*)\?[^\s'\")]+", r"\1?...", re.sub(r"://[^/\s]*@", "://", text))
 
 
 def shown(value: Any) -> str:

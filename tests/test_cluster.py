@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from conftest import make_recording
 from processes import NEEDS_PROC, SECONDS_TO_END, is_alive
 from trainings import RECIPE, assert_same_networks, make_store
 
-from event2vec import Event2VecError, Progress, cross_validate, evaluate_runs, prepare, train
+from event2vec import Event2VecError, Progress, Run, compare, cross_validate, evaluate_runs, experiment, prepare, train
 from event2vec.atomic import whole_file
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.cluster.job import Job
@@ -24,6 +25,7 @@ from event2vec.data.datasets.dataset import Dataset
 from event2vec.errors import Busy, FileError, Unreachable
 from event2vec.io import Recording
 from event2vec.ranks import is_first_rank
+from event2vec.studies.experiment import Setting
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'event2vec[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
@@ -102,6 +104,96 @@ def test_folds_on_two_nodes_are_those_of_one_process(cluster, tmp_path):
     assert_same_networks(tmp_path / "there/fold-2", tmp_path / "here")
     assert len(there.accuracies) == 2
     assert {line.partition(":")[0] for line in watch.lines} >= {"fold 1", "fold 2", "Fold 1 of 2", "Fold 2 of 2"}
+
+
+class Interrupted(Heard):
+    """Ctrl-C as soon as the first row has its result, while the second one trains."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def advance(self, done, note=""):
+        if list(self.folder.glob("*/result.json")):
+            raise KeyboardInterrupt
+
+
+def test_rows_that_were_stopped_continue_and_are_evaluated_and_compared_there(cluster, tmp_path):
+    """One after the other on the same cluster: an experiment, its runs, and a comparison."""
+    store, recipe = make_store(tmp_path / "store").folder, RECIPE.with_settings({"training.epochs": 1})
+    how: dict[str, Any] = {"recipe": recipe, "cluster": cluster.address}
+    with pytest.raises(KeyboardInterrupt):
+        experiment("sharing", store, seeds=1, out=tmp_path / "out", progress=Interrupted(tmp_path / "out"), **how)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/result.json")}
+    assert kept
+    watch = Heard()
+    found = experiment("sharing", store, seeds=1, out=tmp_path / "out", progress=watch, **how)
+    assert len(found.results) == 2
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept, "what was finished is not done again"
+    assert [note for note in watch.notes if note.startswith("on 2 nodes")]
+
+    runs = [tmp_path / f"out/{name}-0" for name in ("shared", "not_shared")]
+    watch = Heard()
+    there = evaluate_runs(runs, repeats=1, cluster=cluster.address, workers=8, progress=watch)
+    assert [each.facts() for each in there] == [Run.open(run).evaluate(repeats=1).facts() for run in runs]
+
+    compared = compare(store, ["event2vec"], epochs=1, out=tmp_path / "compared", **how)
+    assert [row["network"] for row in compared.rows] == ["event2vec"]
+
+
+def tell(number, progress):
+    """A task that takes long enough to be seen."""
+    with progress.stage("counting", 10):
+        for done in range(1, 11):
+            progress.advance(done)
+            time.sleep(0.3)
+    progress.say(f"counted {number}")
+
+
+def test_progress_of_tasks_is_seen_with_their_names(cluster):
+    watch = Heard()
+    do_pieces(tell, [1, 2], ["one", "two"], Cluster(cluster.address), watch)
+    assert sorted(watch.lines) == ["one: counted 1", "two: counted 2"]
+    both = [note for note in watch.notes if "one counting" in note and "two counting" in note]
+    assert both, watch.notes
+    assert all(note.startswith("on 2 nodes  ") and note.endswith(" %") for note in both)
+
+
+def test_a_program_that_is_connected_stays_on_the_cluster_that_is_named(cluster):
+    host, _, port = cluster.address.rpartition(":")
+    assert not Cluster(cluster.address).has_gpus
+    assert not Cluster("auto").has_gpus
+    for other in (f"{host}:{int(port) + 1}", "local"):
+        with pytest.raises(
+            Event2VecError, match=rf"--cluster {other}: this program is connected to .*{port}. Name tha"
+        ):
+            _ = Cluster(other).has_gpus
+
+
+def test_what_no_cluster_has_is_refused_when_it_is_named():
+    with pytest.raises(Event2VecError, match="threads of each task must be at least 1, got 0"):
+        Cluster("auto", threads=0)
+    with pytest.raises(Event2VecError, match=r"--cluster must be auto .* got 'nowhere'"):
+        Cluster("nowhere")
+    with pytest.raises(Event2VecError, match="Ray chooses the GPU of each task: use --device cuda, not cuda:1"):
+        evaluate_runs([], device="cuda:1", cluster="auto")
+    with pytest.raises(Event2VecError, match="use --device cuda, not cuda:1"):
+        Setting(None, device="cuda:1", cluster=Cluster("auto"))
+
+
+def test_a_job_says_once_that_no_node_is_left_for_it():
+    nodes = [{"Alive": True, "Resources": {"CPU": 4}}, {"Alive": True, "Resources": {"CPU": 1}}]
+    watch = Heard()
+    job = Job(Cluster("auto", threads=4), ["a"], watch, lambda *_: None, [1], 0)
+    job.ray = SimpleNamespace(nodes=lambda: nodes)
+    job._say_if_stuck()
+    assert not watch.lines
+    nodes[0]["Alive"] = False
+    job._say_if_stuck()
+    job._say_if_stuck()
+    assert watch.lines == [
+        "waiting: no node of the cluster is left with 4 CPU cores and 0 GPUs for a task. Add one, or stop"
+    ]
 
 
 def refuse(number, progress):

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,31 @@ from conftest import SMALL, make_recording, randomise
 from golden.make import FOLDER
 from shell import run_verb
 
-from event2vec import ModelConfig, Sampling, Sensor, Windows, build_model, load_model, read_events, save_model, timeline
+from event2vec import (
+    ModelConfig,
+    Sampling,
+    Sensor,
+    Windows,
+    build_model,
+    load_model,
+    read_events,
+    save_model,
+    timeline,
+    write_events,
+)
 from event2vec.errors import Event2VecError, FileError
+from event2vec.events import EventBatch
 from event2vec.exporting import CLOSE, LENGTHS, _check, _check_description, _publish, export
+from event2vec.exporting.formats import open_draft
 from event2vec.model.classifier import temper
 from event2vec.model.description import Description
 from event2vec.model.trained_on import TrainedOn
 from event2vec.runtime import ExportedClassifier, load, open_predictor, read_description
 from event2vec.runtime import temper as temper_arrays
+from event2vec.runtime.engines import inputs_of
 from event2vec.streaming.answers import Answerer
 
+ROOT = Path(__file__).parents[1]
 RECORDINGS = FOLDER / "recordings"
 QUANTILES = (100.0, 200.0, 300.0, 400.0, 500.0, 600.0, 700.0)
 
@@ -85,13 +101,55 @@ def test_an_exported_network_answers_as_the_network_itself(exported, name):
     np.testing.assert_allclose(device.scores(lengths), model.scores(lengths), atol=CLOSE)
 
 
+def open_file(path):
+    """As on a device; a program of torch's, which this test wrote itself, as the export opens it."""
+    if path.suffix == ".xml":
+        pytest.importorskip("openvino")
+    return open_draft(path, "torch") if path.suffix == ".pt2" else load(path, threads=1)
+
+
+def mixed_batch(longest, sensor):
+    counts = (longest, longest // 2, 17)
+    return EventBatch.pad([make_recording(count, seed=count, sensor=sensor).arrays() for count in counts])
+
+
+@shares_files
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["network.onnx", "network.xml", "network.pt2"])
+def test_logits_agree_at_lengths_beyond_what_the_network_draws(exported, name):
+    """Several rows each, none of them as long as the example that the exporter followed."""
+    model, device = load_model(exported / "saved"), open_file(exported / name)
+    for longest in (333, 1024, 4096):
+        batch = mixed_batch(longest, model.config.sensor)
+        with torch.no_grad():
+            right = model(batch.torch()).numpy()
+        np.testing.assert_allclose(device.logits(batch), right, rtol=0, atol=CLOSE)
+
+
+@shares_files
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["network.onnx", "network.xml"])
+def test_threads_get_their_own_answers(exported, name):
+    device = open_file(exported / name)
+    batches = [mixed_batch(100 + 40 * number, device.config.sensor) for number in range(16)]
+    right = [device.logits(batch) for batch in batches]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(5):
+            for one, other in zip(right, threads.map(device.logits, batches), strict=True):
+                np.testing.assert_allclose(other, one, atol=1e-6)
+
+
 @shares_files
 @pytest.mark.slow
 def test_a_file_is_small_and_says_what_it_reads(exported):
+    onnx = pytest.importorskip("onnx")
     path = exported / "network.onnx"
     weights = (exported / "saved/model.safetensors").stat().st_size
     assert path.stat().st_size < 60_000 + 2 * weights, "the lines of code that operations came from are not in it"
-    assert b"event2vec/model/" not in path.read_bytes()
+    for file in (path, path.with_suffix(".pt2")):
+        assert b"event2vec/model/" not in file.read_bytes(), "nor are the paths of this machine"
+    (operations,) = onnx.load(path).opset_import
+    assert (operations.domain, operations.version) == ("", 18)
     network: Any = load(path).engine
     assert [each.shape for each in network.session.get_inputs()] == [["rows", "events"]] * 6
     facts = json.loads(network.description)
@@ -119,6 +177,51 @@ def test_answers_over_time_are_those_of_the_network(exported):
     assert [(span["start"], span["name"]) for span in said] == [(span.start / 1e6, span.name) for span in ours.spans]
 
 
+# In place of onnxruntime-web, which comes from npm: it notes what the network is asked, and gives these logits.
+NETWORK_OF_THE_PAGE = """
+const notedAnswer = async (inputs) => (window.asked = inputs, { logits: { data: [1, 2] } });
+window.ort = {
+  Tensor: class { constructor(type, data, shape) { Object.assign(this, { type, data, shape }); } },
+  InferenceSession: { create: async () => ({ run: notedAnswer }) },
+};
+"""
+ASKED_FOR = "Object.entries(asked).map(([name, each]) => [name, each.type, each.shape, Array.from(each.data, Number)])"
+
+
+@shares_files
+@pytest.mark.slow
+def test_the_web_page_reads_the_file_and_asks_the_network_as_we_do(exported, browser, tmp_path):
+    """In a real browser, with the page's own script: all but ONNX Runtime itself."""
+    onnx = pytest.importorskip("onnx")
+    page = browser.new_page()
+    page.add_init_script(NETWORK_OF_THE_PAGE)
+    page.goto((ROOT / "examples/web/index.html").as_uri())
+    page.set_input_files("#model", exported / "network.onnx")
+    page.wait_for_function("document.getElementById('answer').textContent.includes('the network reads clusters')")
+
+    whole = onnx.load(exported / "network.onnx")
+    (entry,) = whole.metadata_props
+    facts = json.loads(entry.value) | {"sampling": {"method": "random", "length": 64}}
+    entry.value = json.dumps(facts)
+    onnx.save(whole, tmp_path / "random.onnx")
+    events = make_recording(50, sensor=Sensor(67, 34))
+    write_events(tmp_path / "clip.csv", events)
+    page.set_input_files("#model", tmp_path / "random.onnx")
+    page.set_input_files("#recording", tmp_path / "clip.csv")
+    page.wait_for_function("document.getElementById('answer').textContent.startsWith('7 (')")
+    assert page.evaluate("about") == facts, "class names, sensor, temperature and all"
+    raised = np.exp(np.array([1.0, 2.0]) / facts["temperature"])
+    assert f"{100 * raised[1] / raised.sum():.1f} %" in page.inner_text("#answer")
+    right = inputs_of(EventBatch.pad([events.on_sensor(Sensor(34, 34)).arrays()]))
+    asked = page.evaluate(ASKED_FOR)
+    assert {name: (kind, shape) for name, kind, shape, _ in asked} == {
+        name: (column.dtype.name, [1, 50]) for name, column in right.items()
+    }
+    for name, _, _, values in asked:
+        np.testing.assert_allclose(values, right[name][0].astype(float), rtol=1e-6, err_msg=name)
+    page.close()
+
+
 ALONE = """
 import sys, json
 from event2vec.runtime import load
@@ -140,7 +243,7 @@ def test_no_torch_is_imported_and_the_runtime_package_has_all_that_is(exported):
     files = sorted(map(str, RECORDINGS.glob("3/*")))
     command = [sys.executable, "-c", ALONE, str(path), *files]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    settings = tomllib.loads((Path(__file__).parents[1] / "runtime/pyproject.toml").read_text())
+    settings = tomllib.loads((ROOT / "runtime/pyproject.toml").read_text())
     modules = {name.removesuffix(".__init__") for name in settings["tool"]["setuptools"]["py-modules"]}
     compiled = {each["name"] for each in settings["tool"]["setuptools"]["ext-modules"]}
     assert set(json.loads(done.stdout)) - compiled <= modules

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from event2vec.errors import Event2VecError, FileError
-from event2vec.names import check_class_names, counted, excerpt, nearest, printable, shorten, shown
+from event2vec.names import check_class_names, counted, excerpt, hide_secrets, nearest, printable, shorten, shown
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,17 @@ def test_a_similar_name_is_suggested_and_a_different_one_is_not():
 def test_text_is_cut_only_if_it_is_too_long():
     assert shorten("a" * 10, 10) == "a" * 10
     assert shorten("a" * 11, 10) == "a" * 10 + "..."
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("https://u:p@ss@host/x", "https://host/x"),
+        ("http://host/x?token=abc: no answer", "http://host/x?... no answer"),
+        ("s3://bucket/a@b and hf://owner/name@main", "s3://bucket/a@b and hf://owner/name@main"),
+    ],
+)
+def test_addresses_are_shown_without_secrets(text, safe):
+    assert hide_secrets(text) == safe
+    error = pickle.loads(pickle.dumps(FileError(text, f"is not {text}")))
+    assert str(error) == f"{safe}: is not {safe}"

@@ -24,6 +24,11 @@ def test_the_version_is_written_in_one_place_and_cited():
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == event2vec.__version__
 
 
+def test_the_runtime_has_the_same_licence():
+    """As text: a link is lost on the way through some tools, and what is left names a file that nobody has."""
+    assert (ROOT / "runtime/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
 def test_every_file_of_the_package_is_installed():
     patterns = PROJECT["tool"]["setuptools"]["package-data"]["event2vec"]
     covered = {path for pattern in patterns for path in (ROOT / "event2vec").glob(pattern)}
@@ -31,35 +36,65 @@ def test_every_file_of_the_package_is_installed():
     assert not others - covered, "add it to package-data in pyproject.toml"
 
 
+def make_wheel(path, files, compiled, metadata=""):
+    libraries = [f"{name}.cpython-311-x86_64-linux-gnu.so" for name in compiled]
+    facts = path.name.partition("-cp")[0] + ".dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in [*files, *libraries]:
+            archive.writestr(name, "")
+        archive.writestr(f"{facts}/METADATA", metadata)
+        archive.write(ROOT / "LICENSE", f"{facts}/licenses/LICENSE")
+    return path
+
+
 @pytest.fixture
 def built(tmp_path):
     """A wheel with all files of the package and both libraries."""
     path = tmp_path / "event2vec-0.1.0-cp311-cp311-linux_x86_64.whl"
-    libraries = [f"{name}.cpython-311-x86_64-linux-gnu.so" for name in packaged.COMPILED]
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in [*packaged.files_of_the_package(), *libraries, "event2vec-0.1.0.dist-info/METADATA"]:
-            archive.writestr(name, "")
-    return path
+    return make_wheel(path, packaged.files_of_the_package(), packaged.COMPILED)
+
+
+@pytest.fixture
+def built_runtime(tmp_path):
+    path = tmp_path / "event2vec_runtime-0.1.0-cp311-cp311-linux_x86_64.whl"
+    return make_wheel(path, packaged.files_of_the_runtime(), packaged.COMPILED[:1], "Requires-Dist: numpy>=1.26\n")
 
 
 def without(path, part):
     """The same wheel without the files whose names have `part` in them."""
-    other = path.with_name(f"other-{path.name}")
+    other = path.parent / "other" / path.name
+    other.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path) as whole, zipfile.ZipFile(other, "w") as archive:
         for name in whole.namelist():
             if part not in name:
-                archive.writestr(name, "")
+                archive.writestr(name, whole.read(name))
     return other
+
+
+PARTS = ("recipes/folder.yaml", "experiments/events.yaml", "live.html", "py.typed", "_compiled_engine", "LICENSE")
 
 
 def test_a_wheel_that_is_not_whole_is_refused(built, capsys):
     assert packaged.main([str(built)]) == 0
-    for part in ("recipes/folder.yaml", "experiments/events.yaml", "live.html", "py.typed", "_compiled_engine"):
+    for part in PARTS:
         assert packaged.main([str(without(built, part))]) == 1
         assert part in capsys.readouterr().err
     with zipfile.ZipFile(built, "a") as archive:
         archive.writestr("tests/test_events.py", "")
     assert packaged.main([str(built)]) == 1, "our tests are not a package of the user's"
+
+
+def test_a_wheel_of_the_runtime_that_is_not_whole_is_refused(built_runtime, capsys):
+    assert packaged.main([str(built_runtime)]) == 0
+    for part in ("event2vec/runtime/engines.py", "py.typed", "_compiled_engine", "LICENSE"):
+        assert packaged.main([str(without(built_runtime, part))]) == 1
+        assert part in capsys.readouterr().err
+    files = packaged.files_of_the_runtime() | {"event2vec/training/train.py"}
+    make_wheel(built_runtime, files, packaged.COMPILED[:1], "Requires-Dist: numpy\nRequires-Dist: torch>=2.6\n")
+    assert packaged.main([str(built_runtime)]) == 1
+    said = capsys.readouterr().err
+    assert "requires torch" in said
+    assert "has event2vec/training/train.py, which is not in the project" in said
 
 
 def test_a_source_archive_without_what_is_compiled_is_refused(tmp_path, capsys):

@@ -4,6 +4,8 @@ import re
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from streams import PATIENCE
 import event2vec
 from event2vec import Event2VecError, Event2VecWarning, EventStore, Sensor, load_recipe
 from event2vec.studies.report import report, sections
-from event2vec.studies.report.sections import _sides
+from event2vec.studies.report.sections import _repeat, _sides
 from event2vec.studies.report.study import choose
 from event2vec.training.run import Run
 
@@ -122,6 +124,19 @@ def test_what_is_no_run_is_one_clear_line(run, tmp_path, only):
     only("Data")
     report(tmp_path / "moved", tmp_path / "report.html", repeats=1, data=str(run.parent / "store"))
     assert (tmp_path / "report.html").read_text("utf-8").count("<img") == 1, "samples of what was named"
+
+
+def test_the_command_that_repeats_a_run_shows_no_password(tmp_path):
+    """Of runs that were made before such addresses were refused: reports are sent to other people."""
+    facts = SimpleNamespace(init=None, task="train", environment={})
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("dataset: folder")
+    run: Any = SimpleNamespace(folder="runs/a", facts=facts, recipe_file=recipe)
+    run.raw_source = "https://anna:secret@host/store?token=secret"
+    study: Any = SimpleNamespace(run=run)
+    text = _repeat(study)
+    assert "https://host/store?..." in text
+    assert "secret" not in text
 
 
 def test_a_section_that_fails_says_so_and_the_others_are_made(run, tmp_path, only, monkeypatch):

@@ -2,12 +2,15 @@
 
 import os
 import pickle
+import shutil
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,14 +20,17 @@ from shell import run as run_verb
 from trainings import RECIPE, assert_same_networks
 from trainings import make_store as make_store_to_train_on
 
-from event2vec import Event2VecError, EventStore, Run, copy_store, prepare, train
-from event2vec.data import addresses, remote
+from event2vec import Event2VecError, EventStore, Progress, Run, Sensor, copy_store, cross_validate, prepare, train
+from event2vec.data import addresses, remote, shard_writer
 from event2vec.data.cache import StoredSplit, cached_stores
 from event2vec.data.store import read_together
 from event2vec.errors import FileError, Unreachable
 from event2vec.model.trained_on import TrainedOn
+from event2vec.progress import SILENT
+from event2vec.training.train import start
 
 pytestmark = pytest.mark.xdist_group("shards")  # one process: one S3 server
+SHARD_NAMES = ["000000.bin", "000001.bin", "000002.bin", "000003.bin"]
 LENGTHS = (60_000, 50_000, 0, 90_000, 1_000, 130_000, 20_000)  # 9 bytes an event: four shards of a megabyte
 
 
@@ -96,8 +102,7 @@ def assert_same_stores(one, other):
 
 
 def test_shards_are_read_as_a_plain_store(plain, sharded):
-    names = sorted(path.name for path in (sharded.folder / "shards").iterdir())
-    assert names == ["000000.bin", "000001.bin", "000002.bin", "000003.bin"]
+    assert sorted(path.name for path in (sharded.folder / "shards").iterdir()) == SHARD_NAMES
     assert_same_stores(plain, sharded)
     assert_same_stores(plain, pickle.loads(pickle.dumps(sharded)))
     assert sharded.split("test").shard_numbers.tolist() == [2, 3]
@@ -113,6 +118,111 @@ def test_preparing_in_shards_gives_the_same_recordings(plain, tmp_path):
         assert_same(whole.store[index][0], shards.store[index][0])
     assert shards.store.groups == whole.store.groups
     assert prepare(data, tmp_path / "shards", shard_mb=1).store.folder == tmp_path / "shards", "nothing is left to do"
+
+
+class Stopped(Progress):
+    """Ctrl-C when the second shard is to be written."""
+
+    def advance(self, done, note=""):
+        if note == "000001.bin":
+            raise KeyboardInterrupt
+
+
+def written(monkeypatch):
+    """The numbers of the shards that are written from here on."""
+    numbers, write = [], shard_writer._write_shard
+    monkeypatch.setattr(shard_writer, "_write_shard", lambda piece: (numbers.append(piece.number), write(piece))[1])
+    return numbers
+
+
+def test_a_stopped_preparation_keeps_its_shards(plain, tmp_path, monkeypatch):
+    data = [StoredSplit.of(plain, split) for split in ("train", "test")]
+    with pytest.raises(KeyboardInterrupt):
+        prepare(data, tmp_path / "store", shard_mb=1, progress=Stopped())
+    numbers = written(monkeypatch)
+    store = prepare(data, tmp_path / "store", shard_mb=1).store
+    assert numbers == [1, 2, 3]
+    assert sorted(path.name for path in (store.folder / "shards").iterdir()) == SHARD_NAMES
+    assert not (tmp_path / "store.partial").exists()
+    assert [len(events) for events, _ in (store[index] for index in range(6))] == [each for each in LENGTHS if each]
+
+
+@pytest.mark.parametrize("kind", ["folder", "address"])
+def test_a_stopped_copy_continues_with_what_is_missing(plain, tmp_path, monkeypatch, own_cache, kind):
+    out = f"file://{tmp_path}/out" if kind == "address" else tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(plain.folder, out, 1, progress=Stopped())
+    numbers = written(monkeypatch)
+    assert_same_stores(plain, copy_store(plain.folder, out, 1))
+    assert numbers == [1, 2, 3]
+    assert sorted(path.name for path in (tmp_path / "out/shards").iterdir()) == SHARD_NAMES, "and no notes"
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_shard_of_another_copy_is_not_taken_for_ours(plain, tmp_path, monkeypatch):
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(plain.folder, tmp_path / "out", 1, progress=Stopped())
+    os.truncate(tmp_path / "out.partial/shards/000000.bin", 9)
+    numbers = written(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        copy_store(plain.folder, tmp_path / "out", 1, progress=Stopped())
+    assert numbers == [0], "it was not whole"
+    assert_same_stores(plain, copy_store(plain.folder, tmp_path / "out", 2))
+    assert numbers == [0, 0, 1], "larger shards have more in them"
+    (tmp_path / "other.partial").mkdir()
+    (tmp_path / "other.partial/mine").touch()
+    with pytest.raises(FileError, match=r"other.partial: exists and is not an unfinished copy: it has 'mine'. Move it"):
+        copy_store(plain.folder, tmp_path / "other", 1)
+
+
+def make_part(place, seed):
+    recordings = [(make_recording(30, seed=seed + each), each) for each in range(2)]
+    return EventStore.create(place, recordings, sensor=SMALL, classes=["a", "b"], splits=["train", "test"])
+
+
+def test_several_stores_become_one(tmp_path, own_cache, capsys):
+    one, two = make_part(tmp_path / "one", 0), make_part(tmp_path / "two", 5)
+    assert run_verb("copy", one.folder, two.folder, tmp_path / "both") == 0
+    assert "both: 4 recordings, 120 events" in capsys.readouterr().err
+    both = EventStore.open(tmp_path / "both")
+    assert both.labels.tolist() == [0, 1, 0, 1]
+    assert both.splits == ("train", "test") * 2
+    for index, store in enumerate((one, one, two, two)):
+        assert_same(both[index][0], store[index % 2][0])
+    again = copy_store([both.folder, make_part(tmp_path / "three", 9).folder], f"file://{tmp_path}/all")
+    assert_same(again[3][0], two[1][0])
+    assert len(again) == 6
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        (
+            {"classes": ["a", "c"]},
+            r"other: has the classes a, c, and .*one has the classes a, b. Prepare both in the same way",
+        ),
+        ({"sensor": (64, 64)}, r"other: has a sensor of 64x64, and .*one has a sensor of 34x30. Prepare both"),
+    ],
+)
+def test_stores_that_do_not_fit_together_are_refused(tmp_path, others, message):
+    one = make_part(tmp_path / "one", 0)
+    recordings = [(replace(make_recording(30), sensor=Sensor.of(others.get("sensor", SMALL))), 0)]
+    facts: dict[str, Any] = {"sensor": SMALL, "classes": ["a", "b"]} | others
+    EventStore.create(tmp_path / "other", recordings, **facts)
+    with pytest.raises(FileError, match=message):
+        copy_store([one.folder, tmp_path / "other"], tmp_path / "both")
+    with pytest.raises(FileError, match="one: is given twice"):
+        copy_store([one.folder, one.folder], tmp_path / "both")
+
+
+def test_clusters_are_not_mixed_with_events(tmp_path):
+    one = make_part(tmp_path / "one", 0)
+    clusters = replace(make_recording(30), rho=torch.full((30,), 4.0))
+    EventStore.create(tmp_path / "other", [(clusters, 0)], sensor=SMALL, classes=["a", "b"])
+    with pytest.raises(
+        FileError, match=r"has clusters, 1 set of a recording, and .*one has all events of its recordings"
+    ):
+        copy_store([one.folder, tmp_path / "other"], tmp_path / "both")
 
 
 def test_sets_of_clusters_survive_shards(tmp_path):
@@ -235,6 +345,64 @@ def test_a_replaced_store_of_the_same_size_is_read_as_it_is_now(website, own_cac
     assert (folder / "one/store.json").stat().st_size == (folder / "two/store.json").stat().st_size
 
 
+def test_other_labels_alone_are_noticed_elsewhere(own_cache, tmp_path):
+    recordings = [make_recording(20, seed=index) for index in range(4)]
+    address = f"file://{tmp_path}/there"
+    for name, labels in (("one", [0, 0, 1, 1]), ("two", [1, 1, 0, 0])):
+        pairs = list(zip(recordings, labels, strict=True))
+        made = EventStore.create(tmp_path / name, pairs, sensor=SMALL, classes=["a", "b"])
+        shutil.rmtree(tmp_path / "there", ignore_errors=True)
+        assert copy_store(made.folder, address).labels.tolist() == labels
+        assert EventStore.open(address).labels.tolist() == labels
+
+
+def test_an_index_of_two_stores_is_refused(own_cache, tmp_path):
+    """As it is fetched while another store is copied over it."""
+    made = EventStore.create(tmp_path / "made", [(make_recording(20), 0)], sensor=SMALL, classes=["a", "b"])
+    there = copy_store(made.folder, tmp_path / "there").folder
+    np.save(there / "labels.npy", np.array([1]))
+    with pytest.raises(FileError, match=r"there/labels.npy: is not what store.json describes: the store is being repl"):
+        EventStore.open(f"file://{there}")
+    assert not cached_stores(), "nothing of it is kept"
+    with pytest.raises(FileError, match=r"made/store.json: is not the index of a store in shards. Copy the store ther"):
+        EventStore.open(f"file://{made.folder}")
+
+
+@pytest.fixture
+def elsewhere(plain, tmp_path, own_cache):
+    """A store at an address, opened."""
+    return EventStore.open(f"file://{copy_store(plain.folder, tmp_path / 'there', 1).folder}")
+
+
+def test_a_shard_that_is_damaged_in_the_cache_is_fetched_again(plain, elsewhere):
+    _ = elsewhere[0]
+    os.truncate(elsewhere.folder / "shards/000000.bin", 1000)
+    assert_same_stores(plain, pickle.loads(pickle.dumps(elsewhere)))
+
+
+def test_a_cache_that_is_removed_under_a_reader_is_made_again(plain, elsewhere):
+    shutil.rmtree(elsewhere.folder)
+    assert_same(elsewhere[3][0], plain[3][0])
+    assert not (elsewhere.folder / "store.json").exists()
+    assert_same_stores(plain, EventStore.open(f"file://{elsewhere.folder.parents[1]}/there"))
+
+
+@pytest.mark.parametrize("room", ["nan", "inf", "-1", "much"])
+def test_room_for_shards_is_a_number_and_is_read_first(elsewhere, monkeypatch, room):
+    monkeypatch.setenv("EVENT2VEC_SHARDS_GB", room)
+    with pytest.raises(Event2VecError, match=f"EVENT2VEC_SHARDS_GB must be .*such as 20, got '{room}'"):
+        _ = elsewhere[0]
+    assert not list((elsewhere.folder / "shards").iterdir())
+
+
+def test_a_store_without_recordings_can_be_in_shards(tmp_path):
+    made = EventStore.create(tmp_path / "made", [], sensor=SMALL, classes=["a"])
+    copied = copy_store(made.folder, tmp_path / "copied")
+    assert len(copied) == len(copied.lengths) == len(copied.durations) == len(copied.shard_numbers) == 0
+    assert copied.columns["t"].dtype == np.uint32
+    assert len(copy_store(copied.folder, f"file://{tmp_path}/there")) == 0
+
+
 def test_what_is_wrong_on_the_way_has_its_own_remedy(website, own_cache, tmp_path, plain, monkeypatch):
     folder, address = website
     copy_store(plain.folder, folder / "store")
@@ -242,11 +410,44 @@ def test_what_is_wrong_on_the_way_has_its_own_remedy(website, own_cache, tmp_pat
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "file/cache"))
     with pytest.raises(FileError, match=r"file/cache.*: cannot be written: Not a directory. Set EVENT2VEC_CACHE"):
         EventStore.open(address)
-    with pytest.raises(
-        Unreachable, match=r"^http://127.0.0.1:9/store\?...: cannot be reached.*Check the network"
-    ) as error:
-        EventStore.open("http://anna:secret@127.0.0.1:9/store?token=secret")
-    assert "secret" not in str(error.value)
+    with pytest.raises(Unreachable, match=r"^http://127.0.0.1:9/store: cannot be reached.*Check the network"):
+        EventStore.open("http://127.0.0.1:9/store")
+
+
+SECRET = (
+    "http://127.0.0.1:9/store?token=swordfish",
+    "http://swordfish@127.0.0.1:9/store",
+    "sftp://anna:se@swordfish@a/store",
+)
+
+
+@pytest.mark.parametrize("address", SECRET)
+def test_addresses_with_secrets_are_refused_and_never_kept(address, own_cache, tmp_path, plain, monkeypatch, capsys):
+    """Runs, reports and the cache would keep them. Neither message nor folder shows any."""
+    monkeypatch.chdir(tmp_path)
+    calls = (
+        lambda: EventStore.open(address),
+        lambda: train("folder", address),
+        lambda: start("train", "folder", address, None, None, 1, SILENT, {"data.group_by": "none"}),
+        lambda: cross_validate("folder", address, folds=2),
+        lambda: copy_store(plain.folder, address),
+    )
+    for call in calls:
+        with pytest.raises(FileError, match=r"has a query|with a password or a token|is a store, made with") as error:
+            call()
+        assert "swordfish" not in str(error.value)
+        assert "swordfish" not in repr(error.value)
+    assert run_verb("copy", plain.folder, address) == 2
+    assert "swordfish" not in "".join(capsys.readouterr())
+    assert not own_cache.exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_addresses_have_one_form(own_cache, tmp_path):
+    made = EventStore.create(tmp_path / "made", [(make_recording(20), 0)], sensor=SMALL, classes=["a"])
+    address = f"file://{copy_store(made.folder, tmp_path / 'there').folder}"
+    assert EventStore.open(f"FILE{address[4:]}/").folder == EventStore.open(address).folder
+    assert addresses.whole_name("S3://a/B") == "s3://a/B"
 
 
 def test_an_address_is_no_folder_to_write(plain, capsys):

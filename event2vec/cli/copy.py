@@ -4,7 +4,9 @@
     event2vec train folder --data s3://bucket/my_store
     event2vec copy s3://bucket/my_store my_store         back, or from one place to another
     event2vec copy my_store /mnt/shared/my_store --shard-mb 256 --cluster auto
+    event2vec copy first second /mnt/shared/both         several become one: classes, sensor and sampling must agree
 
+If it was stopped, the same command continues with the shards that are missing.
 Shards are fetched when they are needed, checked, and kept in the user's cache; together they take at most 20 GB there
 (EVENT2VEC_SHARDS_GB). Keys and endpoints are those of fsspec's packages, such as AWS_ENDPOINT_URL.
 """
@@ -17,12 +19,18 @@ from event2vec.cli.parser import at_least, existing
 from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
+from event2vec.data.shard_size import LEAST_MB, SHARD_MB
+from event2vec.names import hide_secrets
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("store", metavar="STORE", type=existing("a store"), help="a store, here or at an address")
+    parser.add_argument(
+        "stores", metavar="STORE", nargs="+", type=existing("a store"), help="a store, here or at an address"
+    )
     parser.add_argument("out", metavar="OUT", help="the folder or the address to write")
-    parser.add_argument("--shard-mb", type=at_least(1), default=128, metavar="MB", help="size of a shard, about")
+    parser.add_argument(
+        "--shard-mb", type=at_least(LEAST_MB), default=SHARD_MB, metavar="MB", help="size of a shard, about"
+    )
     parser.add_argument("--cluster", metavar="WHERE", help=f"write shards side by side {CLUSTER}")
     add_json_option(parser)
 
@@ -34,9 +42,9 @@ def check(options: Namespace) -> None:
 def run(options: Namespace) -> None:
     from event2vec.data.shard_writer import copy_store
 
-    store = copy_store(options.store, options.out, options.shard_mb, cluster=options.cluster, progress=ShownProgress())
-    facts = {"store": options.out, "recordings": len(store), "events": int(store.offsets[-1])}
+    store = copy_store(options.stores, options.out, options.shard_mb, cluster=options.cluster, progress=ShownProgress())
+    facts = {"store": hide_secrets(options.out), "recordings": len(store), "events": int(store.offsets[-1])}
     if options.json:
         print(json.dumps(facts, indent=2))
     else:
-        say(f"{options.out}: {facts['recordings']:,} recordings, {facts['events']:,} events")
+        say(f"{facts['store']}: {facts['recordings']:,} recordings, {facts['events']:,} events")

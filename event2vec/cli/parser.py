@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from event2vec.errors import Event2VecError
-from event2vec.hub import Address, is_address
+from event2vec.hub import Address, is_on_hub
 from event2vec.names import nearest, shorten, shown
 
 LONGEST = 300  # characters of what is wrong with a call
@@ -117,7 +117,7 @@ def existing_or_address(expected: str) -> Callable[[str], str]:
     """The same for what may also be on the Hugging Face Hub; an address is only read here, not asked for."""
 
     def read(path: str) -> str:
-        if not is_address(path):
+        if not is_on_hub(path):
             return existing(expected)(path)
         return str(Address.parse(path))
 

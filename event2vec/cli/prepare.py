@@ -26,6 +26,7 @@ from event2vec.cluster import Cluster
 from event2vec.data.addresses import COPY_LATER, local_place
 from event2vec.data.datasets import DATASETS, SPLITS, open_dataset, open_splits
 from event2vec.data.sampling import Sampling
+from event2vec.data.shard_size import LEAST_MB, SHARD_MB
 from event2vec.data.windows import LABELS
 from event2vec.errors import Event2VecError
 from event2vec.names import counted
@@ -51,9 +52,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_workers_option(parser, "read")
     parser.add_argument(
         "--shard-mb",
-        type=at_least(1),
+        type=at_least(LEAST_MB),
         metavar="MB",
-        help="write the store in shards of about this size, such as 128, which can be copied and fetched one by one",
+        help=f"write the store in shards of about this size, such as {SHARD_MB}, to be copied and fetched one by one",
     )
     parser.add_argument("--cluster", metavar="WHERE", help=f"read {CLUSTER}")
     _add_folder_options(parser)

@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,13 +29,27 @@ class Cluster:
     address: str = "auto"
     threads: int = 1  # CPU cores that each piece of work gets, wherever it runs
 
+    def __post_init__(self) -> None:
+        check_address(self.address)
+        if self.threads < 1:
+            raise Event2VecError(f"threads of each task must be at least 1, got {self.threads}")
+
     @classmethod
     def of(cls, cluster: "str | Cluster | None", threads: int = 1) -> "Cluster | None":
         """By address; None: all work is done in this process and its workers."""
         if cluster is None or isinstance(cluster, Cluster):
             return cluster
-        check_address(cluster)
         return cls(cluster, threads)
+
+    def gpus_for(self, device: str | None) -> int:
+        """How many GPUs a task gets that is to run on this device; None: on the best one."""
+        self.check_device(device)
+        return int(device in (None, "cuda") and self.has_gpus)
+
+    def check_device(self, device: str | None) -> None:
+        """A task sees only the GPU that Ray gives it, as its first."""
+        if device and device.startswith("cuda:"):
+            raise Event2VecError(f"on a cluster, Ray chooses the GPU of each task: use --device cuda, not {device}")
 
     @property
     def has_gpus(self) -> bool:
@@ -48,13 +63,14 @@ def check_address(address: str) -> None:
 
 
 def connect(address: str) -> Any:
-    """Ray, connected until this process ends. A program that is connected to Ray already stays where it is."""
+    """Ray, connected until this process ends. A program that is connected already must mean the same cluster."""
     try:
         import ray
         import ray.util.scheduling_strategies
     except ImportError:
         raise MissingExtra("--cluster", "ray") from None
     if ray.is_initialized():
+        _check_same(ray, address)
         return ray
     if has_launcher():
         raise Event2VecError("--cluster starts its own processes; run the command once, without torchrun or srun")
@@ -70,6 +86,28 @@ def connect(address: str) -> Any:
     except Exception as error:  # also Exception itself, where its processes are slow to start
         raise Event2VecError(f"--cluster {address}: {_explain(address, error)}") from None
     return ray
+
+
+def _check_same(ray: Any, address: str) -> None:
+    """Refuse another cluster than the one that this program is connected to, where the work would be done instead."""
+    here = ray.get_runtime_context().gcs_address
+    if address == "local":
+        same = len([node for node in ray.nodes() if node["Alive"]]) <= 1
+    else:
+        same = address == "auto" or _place(ray, address) == _place(ray, here)
+    if not same:
+        raise Event2VecError(
+            f"--cluster {shorten(address)}: this program is connected to the cluster at {here}. "
+            "Name that one, or call ray.shutdown() first"
+        )
+
+
+def _place(ray: Any, address: str) -> tuple[str, str]:
+    """Host and port by number, so that a machine is known by any of its names."""
+    host, _, port = address.rpartition(":")
+    with suppress(OSError):
+        host = socket.gethostbyname(host)
+    return ray.util.get_node_ip_address() if host.startswith("127.") else host, port
 
 
 def _choose_token() -> None:

@@ -32,9 +32,11 @@ class Job:
     tries: Counter[int] = field(default_factory=Counter)
     running: dict[Any, int] = field(default_factory=dict)  # by what Ray knows each task
     results: dict[int, Any] = field(default_factory=dict)
+    gpus: int = 0  # of each task
+    is_stuck: bool = False  # since no node is left that is large enough
 
     def carry_out(self, work: Callable[[Piece, Progress], Result], pieces: Sequence[Piece], gpus: int) -> list[Result]:
-        self.ray = connect(self.cluster.address)
+        self.ray, self.gpus = connect(self.cluster.address), gpus
         self._check_resources(gpus)
         here = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             self.ray.get_runtime_context().get_node_id(), soft=True
@@ -68,12 +70,24 @@ class Job:
                     f"each task needs {counted(needed, name)}, and the largest node of the cluster has {most}. "
                     "Ask for fewer, or add a larger node"
                 )
-        if not any(node.get("CPU", 0) >= self.cluster.threads and node.get("GPU", 0) >= gpus for node in nodes):
+        if not self._is_fit(gpus):
             raise Event2VecError(
                 f"each task needs {counted(self.cluster.threads, 'CPU core')} and {counted(gpus, 'GPU')}, and no node "
                 "of the cluster has both. Ask for fewer, or add a larger node"
             )
         self._window = max(WINDOW, 2 * int(self.ray.cluster_resources().get("CPU", 1)) // self.cluster.threads)
+
+    def _is_fit(self, gpus: int) -> bool:
+        """Whether a node of the cluster can carry out a task."""
+        nodes = [node["Resources"] for node in self._nodes()]
+        return any(node.get("CPU", 0) >= self.cluster.threads and node.get("GPU", 0) >= gpus for node in nodes)
+
+    def _say_if_stuck(self) -> None:
+        """Nodes come and go: Ray waits without a word for one that is large enough."""
+        was_stuck, self.is_stuck = self.is_stuck, not self._is_fit(self.gpus)
+        if self.is_stuck and not was_stuck:
+            needed = f"{counted(self.cluster.threads, 'CPU core')} and {counted(self.gpus, 'GPU')}"
+            self.progress.say(f"waiting: no node of the cluster is left with {needed} for a task. Add one, or stop")
 
     def _nodes(self) -> list[dict[str, Any]]:
         return [node for node in self.ray.nodes() if node["Alive"]]
@@ -120,6 +134,7 @@ class Job:
 
     def _show(self) -> None:
         """What tasks have told since the last look."""
+        self._say_if_stuck()
         try:
             notes, lines = self.ray.get(self.board.take.remote(), timeout=SECONDS_TO_TELL)
         except (self.ray.exceptions.RayError, self.ray.exceptions.GetTimeoutError):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from event2vec.atomic import clear_leftovers, is_leftover, move, whole_file
 from event2vec.cluster import Workers
-from event2vec.data.addresses import hide_secrets, is_address
+from event2vec.data.addresses import is_address
 from event2vec.data.clusters import Clusters, Engine
 from event2vec.data.datasets import open_splits
 from event2vec.data.datasets.dataset import Dataset
@@ -32,7 +32,7 @@ from event2vec.data.windows import Windows
 from event2vec.errors import Busy, Event2VecError, FileError
 from event2vec.io import Recording
 from event2vec.locks import LOCK, hold_shared, is_held, is_shared, own
-from event2vec.names import shorten, shown
+from event2vec.names import hide_secrets, shorten, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.sensor import Sensor
 
@@ -145,7 +145,7 @@ def _find(
         store = EventStore.open(data)
         if clusters is None or len(store) == 0 or int(store.lengths.max()) <= clusters.count:
             return store
-        made_of = f"the store {address_of(store.folder) or store.folder.absolute()}"
+        made_of = hide_secrets(f"the store {address_of(store.folder) or store.folder.absolute()}")
         parts: list[Dataset] = [StoredSplit.of(store, split) for split in dict.fromkeys(store.splits)]
     else:
         parts = open_splits(dataset, data, **options)

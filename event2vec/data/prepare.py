@@ -34,7 +34,8 @@ from event2vec.data.parts import (
     write_part,
     write_rejected,
 )
-from event2vec.data.shard_writer import Rows, write_shards
+from event2vec.data.shard_size import check_shard_size
+from event2vec.data.shard_writer import Rows, take_shards, write_index, write_shards
 from event2vec.data.store import EventStore
 from event2vec.data.store_layout import DESCRIPTION, VERSION
 from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
@@ -131,8 +132,8 @@ def prepare(
     if seeding != "pruned" and clusters is None:
         raise Event2VecError("seeding requires clusters")
     wanted = Clusters(clusters, clusterings, BatchedKMeans(seeding=seeding)) if clusters else None
-    if shard_mb is not None and shard_mb < 1:
-        raise Event2VecError(f"shards must have at least 1 megabyte, got {shard_mb}")
+    if shard_mb is not None:
+        check_shard_size(shard_mb)
     plan = Plan(tuple(datasets), wanted, shard_mb=shard_mb)
     return carry_out(plan, local_place(folder, COPY_LATER), Cluster.of(cluster) or workers, progress)
 
@@ -174,8 +175,11 @@ def _join(
     found = facts_of_parts(parts, sensor)
     description = {"sensor": [sensor.width, sensor.height], "classes": parts[0].dataset.classes, **plan.facts, **found}
     cluster = replace(workers, threads=1) if isinstance(workers, Cluster) else None
+    place = folder.with_name("sharded")  # shards that are complete stay there if this is stopped
+    shards = write_shards(rows, str(place), plan.digest, plan.shard_mb, cluster, progress)
     with whole_folder(folder) as work:
-        write_shards(rows, work, description, plan.shard_mb, str(work), cluster, progress)
+        take_shards(place, work, len(shards))
+        write_index(rows, work, description, shards)
         write_rejected(found["rejected"], work)
 
 

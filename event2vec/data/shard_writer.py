@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_file, whole_folder
+from event2vec.atomic import clear_leftovers, whole_folder
 from event2vec.cluster import Cluster, do_pieces
-from event2vec.data.addresses import is_address
-from event2vec.data.remote import check_free, upload
-from event2vec.data.shards import ALIGNED, Shard, ShardedColumn, shard_name
+from event2vec.data.addresses import is_address, usual_form
+from event2vec.data.merged import describe_together, version_of
+from event2vec.data.remote import check_free, digest_of, read_file, remove_files, size_of, upload, writing
+from event2vec.data.shard_size import SHARD_MB, check_shard_size
+from event2vec.data.shards import ALIGNED, Shard, ShardedColumn, note_of, shard_name
 from event2vec.data.store import EventStore
 from event2vec.data.store_layout import (
     DESCRIPTION,
@@ -28,12 +32,12 @@ from event2vec.data.store_layout import (
     SHARDED_VERSION,
     SHARDS,
 )
-from event2vec.errors import Event2VecError, FileError
+from event2vec.documents import parse_json
+from event2vec.errors import FileError
 from event2vec.events import COLUMNS
+from event2vec.locks import LOCK, own
+from event2vec.names import shown
 from event2vec.progress import SILENT, Progress
-
-SHARD_MB = 128  # of a shard: what one request fetches in about a second
-LEAST_MB = 1
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,21 @@ class _Piece:
 
     number: int
     rows: tuple[Rows, ...]
-    out: str
+    out: str  # a folder or an address
+    made_of: str  # all shards of this store: one of another store is not mistaken for it
+
+    @property
+    def place(self) -> str:
+        return f"{self.out}/{SHARDS}/{shard_name(self.number)}"
+
+    @property
+    def note(self) -> str:
+        """Beside the shard once it is complete, until all are: what it is, so that it need not be written again."""
+        return note_of(self.place)
 
 
 def copy_store(
-    store: str | Path,
+    store: str | Path | Sequence[str | Path],
     out: str | Path,
     shard_mb: int = SHARD_MB,
     *,
@@ -78,49 +92,92 @@ def copy_store(
 
         copy_store("my_store", "s3://bucket/my_store")
         train("folder", "s3://bucket/my_store")
+        copy_store(["first", "second"], "both")
 
-    The store appears when its last file, the index, is there. Shards are written by one process, or side by side on a
-    Ray `cluster`.
+    Several stores become one; their classes, sensor and sampling must agree. The store appears when its last file, the
+    index, is there. Shards are written by one process, or side by side on a Ray `cluster`; the same call continues
+    what was stopped, from the first shard that is not complete.
     """
-    if shard_mb < LEAST_MB:
-        raise Event2VecError(f"shards must have at least {LEAST_MB} megabyte, got {shard_mb}")
-    source = EventStore.open(store)
-    everything = Rows.of(source)
-    description = {"sensor": [source.sensor.width, source.sensor.height], "classes": source.classes, **source.facts}
-    where = Cluster.of(cluster)
+    check_shard_size(shard_mb)
+    sources = [EventStore.open(each) for each in ([store] if isinstance(store, str | Path) else store)]
+    made_of = " ".join(["shards of", str(shard_mb), *map(version_of, sources)])
+    rows = [*map(Rows.of, sources)]
+    copy = _Copy(rows, describe_together(sources), made_of, shard_mb, Cluster.of(cluster), progress)
     if is_address(out):
-        address = str(out).rstrip("/")
-        check_free(address)
-        with tempfile.TemporaryDirectory() as folder:
-            files = write_shards([everything], Path(folder), description, shard_mb, address, where, progress)
-            for name in files:
-                upload(Path(folder) / name, f"{address}/{name}")
-        return EventStore.open(address)
-    if Path(out).exists():
-        raise FileError(out, "exists already. Remove it or choose another name")
-    with whole_folder(Path(out).absolute()) as work:
-        write_shards([everything], work, description, shard_mb, str(work), where, progress)
+        copy.to_address(usual_form(str(out)))
+    else:
+        copy.to_folder(Path(out).absolute())
     return EventStore.open(out)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Recordings on their way to a new store."""
+
+    rows: Sequence[Rows]
+    description: Mapping[str, Any]
+    made_of: str
+    shard_mb: int
+    cluster: Cluster | None
+    progress: Progress
+
+    def to_folder(self, folder: Path) -> None:
+        if folder.exists():
+            raise FileError(folder, "exists already. Remove it or choose another name")
+        with _unfinished_copy(folder) as partial:
+            shards = self._write_shards(str(partial))
+            with whole_folder(folder) as work:
+                take_shards(partial, work, len(shards))
+                write_index(self.rows, work, self.description, shards)
+
+    def to_address(self, address: str) -> None:
+        check_free(address)
+        shards = self._write_shards(address)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in write_index(self.rows, Path(folder), self.description, shards):
+                upload(Path(folder) / name, f"{address}/{name}")
+        remove_files([note_of(f"{address}/{SHARDS}/{shard_name(number)}") for number in range(len(shards))])
+
+    def _write_shards(self, out: str) -> list[Shard]:
+        return write_shards(self.rows, out, self.made_of, self.shard_mb, self.cluster, self.progress)
+
+
+@contextmanager
+def _unfinished_copy(folder: Path) -> Iterator[Path]:
+    """Where the shards of a copy are until it is complete; what a stopped one left is there."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    with own(partial):
+        clear_leftovers(partial / SHARDS)
+        if strange := {path.name for path in partial.iterdir()} - {SHARDS, LOCK}:
+            raise FileError(partial, f"exists and is not an unfinished copy: it has {shown(min(strange))}. Move it")
+        yield partial
+        shutil.rmtree(partial / SHARDS)
+
+
+def take_shards(source: Path, target: Path, count: int) -> None:
+    """Move this many shards to another folder, without their notes and without what an earlier try left."""
+    (target / SHARDS).mkdir()
+    for name in map(shard_name, range(count)):
+        (source / SHARDS / name).rename(target / SHARDS / name)
 
 
 def write_shards(
     parts: Sequence[Rows],
-    folder: Path,
-    description: Mapping[str, Any],
-    shard_mb: int,
     out: str,
+    made_of: str,
+    shard_mb: int,
     cluster: Cluster | None,
     progress: Progress,
-) -> list[str]:
-    """Write the shards of all these recordings to `out`, and their index to `folder`; its files, the last one last."""
-    pieces = [_Piece(number, rows, out) for number, rows in enumerate(_cut(parts, shard_mb * 10**6))]
+) -> list[Shard]:
+    """Write the shards of all these recordings to a folder or an address, except those that are complete there."""
+    cuts = enumerate(_cut(parts, shard_mb * 10**6))
+    pieces = [_Piece(number, rows, out, made_of) for number, rows in cuts]
     sizes = [sum(each.count for each in piece.rows) for piece in pieces]
     names = [shard_name(piece.number) for piece in pieces]
     if not is_address(out):
-        (Path(out) / SHARDS).mkdir()
+        (Path(out) / SHARDS).mkdir(parents=True, exist_ok=True)
     with progress.stage("writing shards", sum(sizes)):
-        shards = do_pieces(_write_shard, pieces, names, cluster, progress, sizes=sizes)
-    return _write_index(parts, folder, description, shards)
+        return do_pieces(_write_once, pieces, names, cluster, progress, sizes=sizes)
 
 
 def _cut(parts: Sequence[Rows], most: int) -> Iterator[tuple[Rows, ...]]:
@@ -156,19 +213,35 @@ def _kind(name: str, dtype: np.dtype[Any]) -> str:
     return next(kind for kind in PIXELS[name] if kind != "ones" and np.dtype(kind) == dtype)
 
 
-def _write_shard(piece: _Piece, progress: Progress) -> Shard:
+def _write_once(piece: _Piece, progress: Progress) -> Shard:
+    """Unless it is there: the task that wrote it may be lost before it says so, or the work was stopped later."""
+    return _finished(piece) or _write_shard(piece)
+
+
+def _finished(piece: _Piece) -> Shard | None:
+    """The shard, if an earlier try has completed it."""
+    text = read_file(piece.note)
+    if text is None:
+        return None
+    try:
+        facts = parse_json(piece.note, text)
+        shard = Shard.read(facts.get("shard"))
+    except (ValueError, FileError):
+        return None
+    return shard if facts.get("made_of") == piece.made_of and size_of(piece.place) == shard.size else None
+
+
+def _write_shard(piece: _Piece) -> Shard:
     columns = _columns(piece.rows)
     types = {name: "ones" if column is None else _kind(name, column.dtype) for name, column in columns.items()}
     events = sum(int(store.offsets[rows.stop] - store.offsets[rows.first]) for rows, store in _stores(piece.rows))
-    name, digest = f"{SHARDS}/{shard_name(piece.number)}", hashlib.sha256()
-    if is_address(piece.out):
-        with tempfile.TemporaryDirectory() as folder:
-            _write(Path(folder) / "shard", columns, digest)
-            upload(Path(folder) / "shard", f"{piece.out}/{name}")
-    else:
-        with whole_file(Path(piece.out) / name) as temporary:
-            _write(temporary, columns, digest)
-    return Shard(events, types, digest.hexdigest())
+    digest = hashlib.sha256()
+    with writing(piece.place) as temporary:
+        _write(temporary, columns, digest)
+    shard = Shard(events, types, digest.hexdigest())
+    with writing(piece.note) as temporary:
+        temporary.write_text(json.dumps({"made_of": piece.made_of, "shard": shard.facts()}), encoding="utf-8")
+    return shard
 
 
 def _stores(rows: Sequence[Rows]) -> Iterator[tuple[Rows, EventStore]]:
@@ -200,9 +273,10 @@ def _write(path: Path, columns: Mapping[str, NDArray[Any] | None], digest: Any) 
                 digest.update(content)
 
 
-def _write_index(
+def write_index(
     parts: Sequence[Rows], folder: Path, description: Mapping[str, Any], shards: Sequence[Shard]
 ) -> list[str]:
+    """Write all but the shards; the names of the files, the last one last."""
     index: dict[str, list[Any]] = {name: [] for name in (OFFSETS, LABELS, SETS, DURATIONS, RECORDED)}
     texts: dict[str, list[str]] = {"splits": [], "sources": [], "groups": []}
     first = 0
@@ -220,6 +294,12 @@ def _write_index(
     index[OFFSETS].append(np.array([first], np.int64))
     for name, pieces in index.items():
         np.save(folder / name, np.concatenate(pieces))
-    facts = {"version": SHARDED_VERSION, "events": first, "shards": [shard.facts() for shard in shards]}
+    digests = {name: digest_of(folder / name) for name in index}
+    facts = {
+        "version": SHARDED_VERSION,
+        "events": first,
+        "index": digests,
+        "shards": [shard.facts() for shard in shards],
+    }
     (folder / DESCRIPTION).write_text(json.dumps({**description, **facts, **texts}, indent=1), encoding="utf-8")
     return [*index, DESCRIPTION]

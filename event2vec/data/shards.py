@@ -64,6 +64,11 @@ def shard_name(number: int) -> str:
     return f"{number:06d}.bin"
 
 
+def note_of(shard: str) -> str:
+    """The file beside a shard that says what is in it, while the store is being written."""
+    return shard.removesuffix(".bin") + ".json"
+
+
 @dataclass
 class Shards:
     """The shards of one store. Some are open: mapped into memory."""
@@ -97,22 +102,30 @@ class Shards:
         return found
 
     def _content(self, number: int) -> NDArray[np.uint8]:
-        shard, name = self.shards[number], shard_name(number)
-        path = self.folder / SHARDS / name
+        """The bytes of a shard. Of a store elsewhere, what is damaged here is fetched again, once."""
+        shard, path = self.shards[number], self.folder / SHARDS / shard_name(number)
+        fetched_again = False
         while True:
             if self.address:
-                path = fetch_shard(self.folder, self.address, name, shard.size, shard.digest)
+                fetch_shard(self.folder, self.address, path.name, shard.size, shard.digest)
             try:
-                size = path.stat().st_size
-                if size != shard.size:
-                    raise FileError(
-                        path, f"has {size:,} bytes, expected {shard.size:,}. Copy or prepare the store again"
-                    )
-                return np.asarray(np.memmap(path, np.uint8, mode="r"))
+                return _map_file(path, shard.size)
             except FileNotFoundError:
                 if not self.address:
                     raise FileError(path, "is missing: a shard of the store. Copy or prepare it again") from None
                 # else another process has made room since: it is fetched again
+            except FileError:
+                if not self.address or fetched_again:
+                    raise
+                path.unlink(missing_ok=True)
+                fetched_again = True
+
+
+def _map_file(path: Path, expected: int) -> NDArray[np.uint8]:
+    size = path.stat().st_size
+    if size != expected:
+        raise FileError(path, f"has {size:,} bytes, expected {expected:,}. Copy or prepare the store again")
+    return np.asarray(np.memmap(path, np.uint8, mode="r"))
 
 
 @dataclass(frozen=True)
@@ -146,7 +159,7 @@ class ShardedColumn:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        kinds = {shard.types[self.name] for shard in self.shards.shards}
+        kinds = {shard.types[self.name] for shard in self.shards.shards} or {PIXELS[self.name][0]}  # of no recordings
         return np.result_type(*("<f4" if kind == "ones" else kind for kind in sorted(kinds)))
 
     @property

@@ -324,6 +324,7 @@ def _open_columns(
         if not isinstance(types, dict):
             raise ValueError(f"types must name one type for each column, got {shown(types)}")
         return {name: map_column(folder, name, types.get(name), events) for name in COLUMNS}, None
+    facts.pop("index", None)  # for those who fetch it
     listed = facts.pop("shards")
     if not isinstance(listed, list):
         raise ValueError(f"shards must be a list, got {shown(listed)}")

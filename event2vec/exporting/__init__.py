@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Events
-from event2vec.exporting.formats import WRITERS, open_draft
+from event2vec.exporting.formats import WRITERS, open_draft, random_events
 from event2vec.model.checkpoint import load_model
 from event2vec.model.classifier import Classifier
 from event2vec.model.description import Description
@@ -125,10 +125,8 @@ class MadeUp(Sequence[tuple[str, Events]]):
         return len(self.counts)
 
     def __getitem__(self, index: Any) -> Any:
-        count, random = self.counts[index], np.random.default_rng(index)
-        x, y = (random.integers(0, side, count) for side in (self.sensor.width, self.sensor.height))
-        t, p = np.sort(random.integers(0, 10**6, count)), random.random(count) < 0.5
-        return counted(count, "random event"), Events.from_numpy(x, y, t, p, sensor=self.sensor)
+        count = self.counts[index]
+        return counted(count, "random event"), random_events(count, self.sensor, seed=index)
 
 
 class Stored(Sequence[tuple[str, Events]]):
@@ -189,13 +187,13 @@ def _check(
 @torch.no_grad()
 def _answers(predictor: Predictor, recordings: Sequence[Events]) -> Float[NDArray[Any], "recordings 2 classes"]:
     """Logits and scores for events that the predictor draws or clusters itself."""
-    drawn = predictor._draw(recordings)
+    drawn = predictor.draw(recordings)
     if isinstance(predictor, ExportedClassifier):
         logits = predictor.logits(drawn)
     else:
         assert isinstance(predictor, Classifier)
         logits = predictor(drawn.torch()).float().numpy()
-    return np.stack([logits, np.asarray(predictor._score([drawn]))], axis=1)
+    return np.stack([logits, np.asarray(predictor.mean_scores([drawn]))], axis=1)
 
 
 def _compare(model: Classifier, name: str, right: Any, found: Any) -> float:

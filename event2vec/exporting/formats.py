@@ -29,8 +29,10 @@ from event2vec.model.exported import Format
 from event2vec.names import excerpt
 from event2vec.runtime import FORMAT, ExportedClassifier, load, read_description
 from event2vec.runtime.engines import INPUTS, KEY, inputs_of
+from event2vec.sensor import Sensor
 
 OPSET = 18
+SOURCES = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "from_node")  # of a node in a program
 ROWS, EVENTS = 3, 37  # of the example: neither may be 1, which an exporter would take for a constant
 
 
@@ -39,15 +41,18 @@ def describe(model: Classifier) -> str:
     return json.dumps({"format": FORMAT, "version": __version__, **Description.of(model).facts()}, ensure_ascii=False)
 
 
+def random_events(count: int, sensor: Sensor, seed: int) -> Events:
+    """Events of a second, anywhere on the sensor: to follow a network's operations with, and to compare its answers."""
+    random = np.random.default_rng(seed)
+    x, y = (random.integers(0, side, count) for side in (sensor.width, sensor.height))
+    t, p = np.sort(random.integers(0, 10**6, count)), random.random(count) < 0.5
+    return Events.from_numpy(x, y, t, p, sensor=sensor)
+
+
 def example(model: Classifier) -> tuple[Tensor, ...]:
     """A batch in plain tensors, to follow the network's operations with."""
-    random, sensor = np.random.default_rng(0), model.config.sensor
-    rows = []
-    for count in range(EVENTS, EVENTS - ROWS, -1):
-        x, y = (random.integers(0, side, count) for side in (sensor.width, sensor.height))
-        t, rho = np.sort(random.integers(0, 10**5, count)), random.integers(1, 9, count)
-        rows.append(Events.from_arrays(x, y, t, random.random(count) < 0.5, rho=rho, sensor=sensor))
-    batch = EventBatch.pad(rows)
+    counts = range(EVENTS, EVENTS - ROWS, -1)
+    batch = EventBatch.pad([random_events(count, model.config.sensor, seed=count) for count in counts]).torch()
     return tuple(getattr(batch, name) for name in INPUTS)
 
 
@@ -158,10 +163,21 @@ class TorchEngine:
         return self.network(*map(torch.from_numpy, inputs_of(batch, EVENTS).values())).numpy()
 
 
+def forget_sources(program: torch.export.ExportedProgram) -> None:
+    """Remove where in the source each operation came from, with the paths of this machine: half of a small file."""
+    for graph in program.graph_module.modules():
+        if isinstance(graph, torch.fx.GraphModule):
+            for node in graph.graph.nodes:
+                for name in SOURCES:
+                    node.meta.pop(name, None)
+
+
 def write_torch(model: Classifier, path: Path) -> None:
     try:
         with hushed():
-            torch.export.save(follow(model), path, extra_files={KEY: describe(model)})
+            program = follow(model)
+            forget_sources(program)
+            torch.export.save(program, path, extra_files={KEY: describe(model)})
     except Exception as error:  # whatever it meets in a network
         raise refused(model, "torch", error) from None
 

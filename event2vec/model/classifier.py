@@ -112,7 +112,7 @@ class Classifier(Predictor, nn.Module):
         return next(self.parameters()).device
 
     @torch.no_grad()
-    def _score(self, draws: Sequence[EventBatch]) -> Float[Tensor, "recordings classes"]:
+    def mean_scores(self, draws: Sequence[EventBatch]) -> Float[Tensor, "recordings classes"]:
         scores = torch.stack([self._classify(batch.to(self.device)).float().softmax(dim=-1) for batch in draws])
         return temper(scores.mean(dim=0).cpu(), self.temperature)
 
@@ -183,7 +183,7 @@ class Event2VecClassifier(Classifier):
 
         Events are drawn or clustered as for a prediction.
         """
-        batch = self._draw([self._read(recording)]).to(self.device)
+        batch = self.draw([self._read(recording)]).to(self.device)
         return mean_over_valid(*self.backbone(self.embed(batch), batch.valid, positions=self.positions(batch)))[0]
 
     def with_table(self) -> "Event2VecClassifier":

@@ -94,30 +94,30 @@ class Predictor:
         for start in range(0, len(recordings), batch):
             events = [self._read(recording) for recording in recordings[start : start + batch]]
             drawn = network._draws(events, vote)
-            for number, (recording, row) in enumerate(zip(events, network._score(drawn), strict=True)):
+            for number, (recording, row) in enumerate(zip(events, network.mean_scores(drawn), strict=True)):
                 read = drawn[0].row(number) if self.sampling.repeatable else recording
                 answers.append(self._prediction(recording, row, Extent.of(read), min_confidence))
         return answers
 
     def scores(self, recordings: Sequence[Events], vote: int = 1) -> Float[Any, "recordings classes"]:
         """The probability of each class, for each recording, whether or not it is like those of the training."""
-        return self._score(self._draws(recordings, vote))
+        return self.mean_scores(self._draws(recordings, vote))
 
     def for_reading(self, draws: int) -> "Predictor":
         """The same network, in the form that is fastest for this number of draws."""
         return self
 
     @abstractmethod
-    def _score(self, draws: Sequence[EventBatch]) -> Float[Any, "recordings classes"]:
+    def mean_scores(self, draws: Sequence[EventBatch]) -> Float[Any, "recordings classes"]:
         """Mean probabilities over draws of the same recordings, which come as arrays."""
 
     def _draws(self, recordings: Sequence[Events], vote: int) -> list[EventBatch]:
-        return [self._draw(recordings, draw) for draw in range(1 if self.sampling.repeatable else vote)]
+        return [self.draw(recordings, number) for number in range(1 if self.sampling.repeatable else vote)]
 
-    def _draw(self, recordings: Sequence[Events], draw: int = 0) -> EventBatch:
+    def draw(self, recordings: Sequence[Events], number: int = 0) -> EventBatch:
         """The events that the network reads, scaled to its sensor. Each recording is drawn from independently."""
         placed = (events.arrays().on_sensor(self.config.sensor) for events in recordings)
-        return EventBatch.pad([draw_events(events, self.sampling, SEED, draw) for events in placed])
+        return EventBatch.pad([draw_events(events, self.sampling, SEED, number) for events in placed])
 
     def _prediction(
         self, events: Events, scores: Float[Any, " classes"], extent: Extent, min_confidence: float

@@ -102,7 +102,7 @@ class ExportedClassifier(Predictor):
         """What the network gives for events as it reads them, in arrays."""
         return self.engine.logits(batch)
 
-    def _score(self, draws: Sequence[EventBatch]) -> Float[NDArray[Any], "recordings classes"]:
+    def mean_scores(self, draws: Sequence[EventBatch]) -> Float[NDArray[Any], "recordings classes"]:
         scores: NDArray[Any] = np.stack([softmax(self.logits(batch)) for batch in draws]).mean(axis=0)
         return temper(scores, self.temperature)
 

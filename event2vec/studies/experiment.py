@@ -54,6 +54,10 @@ class Setting:
     precision: str | None = None  # and in which number type; None: on CUDA that of the training
     cluster: Cluster | None = None  # where data is prepared and rows are trained side by side; None: here
 
+    def __post_init__(self) -> None:
+        if self.cluster:
+            self.cluster.check_device(self.device)
+
     @property
     def how(self) -> dict[str, Any]:
         """How networks are evaluated."""

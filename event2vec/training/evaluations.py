@@ -29,14 +29,15 @@ def evaluate_runs(
 
         [found.accuracy for found in evaluate_runs(["runs/one", "runs/two"], cluster="auto")]
 
-    Results are kept in each run, as those of a single one.
+    Results are kept in each run, as those of a single one. `workers` prepare data here; on a cluster, each task does it
+    alone.
     """
     cluster, names = Cluster.of(cluster), [os.fspath(run) for run in runs]
-    how = {"data": data, "split": split, "repeats": repeats, "vote": vote, "workers": workers}
+    how = {"data": data, "split": split, "repeats": repeats, "vote": vote, "workers": 1 if cluster else workers}
     how |= {"device": device, "precision": precision}
     for run in names:  # all, before any is evaluated
         Run.open(run)
-    gpus = int(cluster is not None and device in (None, "cuda") and cluster.has_gpus)
+    gpus = cluster.gpus_for(device) if cluster else 0
     with progress.stage("all runs", len(names)):
         return do_pieces(_evaluate, [(run, how) for run in names], names, cluster, progress, gpus=gpus)
 

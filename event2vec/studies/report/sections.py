@@ -27,7 +27,7 @@ from event2vec.evaluation.timeline import timeline
 from event2vec.io.chunks import read_chunks
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.config import ModelConfig, NetworkConfig
-from event2vec.names import counted, excerpt, printable
+from event2vec.names import counted, excerpt, hide_secrets, printable
 from event2vec.player.clip import Clip, Thinner
 from event2vec.player.page import embed_player
 from event2vec.studies.report.study import Study
@@ -275,7 +275,7 @@ def _speed(study: Study) -> str:
 def _repeat(study: Study) -> str:
     run = study.run
     facts = run.facts
-    options = {"--data": run.raw_source, "--init": facts.init, "--out": f"{run.folder}-again"}
+    options = {"--data": hide_secrets(run.raw_source or ""), "--init": facts.init, "--out": f"{run.folder}-again"}
     given = [part for name, value in options.items() if value for part in (name, value)]
     commands = [
         shlex.join(["event2vec", facts.task, str(run.recipe_file), *given]),
