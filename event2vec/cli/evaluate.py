@@ -28,7 +28,7 @@ from event2vec.cli.options import (
     read_numbers,
     read_seconds,
 )
-from event2vec.cli.parser import existing
+from event2vec.cli.parser import existing_run
 from event2vec.cli.printing import print_evaluation, print_table, say, warn_of_far
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError
@@ -41,7 +41,7 @@ SWEEPS: tuple["Kind", ...] = ("events", "resolution", "windows")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=existing(RUN), help=f"{RUN}; or several")
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=existing_run(RUN), help=f"{RUN}; or several")
     add_data_option(parser, f"{DATA} (default: the run's own)")
     parser.add_argument(
         "--split",

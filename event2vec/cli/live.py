@@ -30,7 +30,7 @@ from event2vec.cli.options import (
     add_reading_options,
     reading_options,
 )
-from event2vec.cli.parser import at_least, existing_or_address, file_to_write
+from event2vec.cli.parser import at_least, existing_predictor, file_to_write
 from event2vec.cli.printing import print_table, say
 from event2vec.errors import Event2VecError
 from event2vec.names import printable
@@ -45,7 +45,7 @@ QUIET = 1.0  # seconds between two lines with the same answer, where lines stay
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s RUN SOURCE [options]"
-    parser.add_argument("run", metavar="RUN", nargs="?", type=existing_or_address(PREDICTOR), help=PREDICTOR)
+    parser.add_argument("run", metavar="RUN", nargs="?", type=existing_predictor(PREDICTOR), help=PREDICTOR)
     parser.add_argument(
         "source", metavar="SOURCE", nargs="?", help="camera, camera:SERIAL, udp://HOST:PORT, - or a recording"
     )

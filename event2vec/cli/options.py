@@ -5,7 +5,7 @@ import re
 from argparse import ArgumentParser, Namespace, _ActionsContainer
 from typing import Any
 
-from event2vec.cli.parser import at_least, existing, existing_or_address, positive, share
+from event2vec.cli.parser import at_least, existing, existing_run, positive, share
 from event2vec.cluster import EXPECTED, Cluster
 from event2vec.data.windows import MIN_EVENTS, Windows
 from event2vec.errors import Event2VecError, FileError
@@ -110,7 +110,7 @@ def add_data_option(parser: ArgumentParser, explanation: str) -> None:
 
 
 def add_run_argument(parser: ArgumentParser, expected: str = RUN) -> None:
-    parser.add_argument("run", metavar="RUN", type=existing_or_address(expected), help=expected)
+    parser.add_argument("run", metavar="RUN", type=existing_run(expected), help=expected)
 
 
 def add_repeats_option(parser: ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
 from event2vec.data.addresses import COPY_LATER, local_place
-from event2vec.data.datasets import DATASETS, SPLITS, open_dataset, open_splits
+from event2vec.data.datasets import DATASETS, SPLITS, describe_source, open_dataset, open_splits
 from event2vec.data.sampling import Sampling
 from event2vec.data.windows import LABELS
 from event2vec.errors import Event2VecError
@@ -114,7 +114,7 @@ def check(options: Namespace) -> None:
     Cluster.of(options.cluster)
     local_place(options.out, COPY_LATER)
     if options.data is None and options.name != "digits":
-        raise Event2VecError(f"--data is required: the folder with the data set as downloaded ({options.name})")
+        raise Event2VecError(f"--data is required: {describe_source(options.name)}")
     _options(options)
 
 

@@ -33,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(options: Namespace) -> None:
-    check_recipe_options(options)
+    check_recipe_options(options, "train")
     check_cluster_options(options)
     if options.cluster is not None and options.folds is None:
         raise Event2VecError("--cluster trains folds side by side: add --folds. One training spans nodes by torchrun")

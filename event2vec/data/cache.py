@@ -18,7 +18,7 @@ from event2vec.atomic import clear_leftovers, is_leftover, move, whole_file
 from event2vec.cluster import Workers
 from event2vec.data.addresses import hide_secrets, is_address
 from event2vec.data.clusters import Clusters, Engine
-from event2vec.data.datasets import open_splits
+from event2vec.data.datasets import check_source, open_splits
 from event2vec.data.datasets.dataset import Dataset
 from event2vec.data.datasets.folder import open_whole
 from event2vec.data.parts import REJECTED
@@ -130,10 +130,7 @@ def _find(
     is_store = data is not None and holds_store(data)
     if data is not None and dataset == "digits" and not is_store:
         raise FileError(data, "is not a store. The digits are built in: omit --data, or choose another recipe")
-    if data is None and dataset != "digits":
-        raise Event2VecError(
-            f"--data is required: a prepared store, or the folder with the data set '{dataset}' as downloaded"
-        )
+    check_source(dataset, data)
     made_of = dataset if data is None else f"{dataset} in {Path(data).absolute()}"
     if data is not None and is_store:
         store = EventStore.open(data)

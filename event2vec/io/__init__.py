@@ -183,18 +183,22 @@ def write_events(path: str | Path, events: Events) -> None:
     Times count from the first event. Only .npz keeps cluster centres and their rho.
     """
     path = Path(path)
-    write = WRITERS.get(path.suffix.lower())
-    if write is None:
-        raise FileError(path, f"cannot be written: '{path.suffix}' is not one of {', '.join(WRITERS)}")
-    if path.is_dir():
-        raise FileError(path, "is a folder, expected the name of a file to write")
+    check_output(path)
     if path.suffix.lower() != ".npz":
         _check_plain(path, events)
     try:
         with whole_file(path) as temporary:
-            write(temporary, events.arrays())
+            WRITERS[path.suffix.lower()](temporary, events.arrays())
     except OSError as error:
         raise FileError(path, f"cannot be written: {error.strerror or error}") from None
+
+
+def check_output(path: Path) -> None:
+    """Refuse what `write_events` cannot write, before a recording is read for it."""
+    if path.suffix.lower() not in WRITERS:
+        raise FileError(path, f"cannot be written: '{path.suffix}' is not one of {', '.join(WRITERS)}")
+    if path.is_dir():
+        raise FileError(path, "is a folder, expected the name of a file to write")
 
 
 def _check_plain(path: Path, events: Events) -> None:

@@ -1,6 +1,5 @@
 """A run: one training and its folder. Open it, resume it, evaluate it, load its network."""
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ from event2vec.documents import write_json
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.evaluate import evaluate
 from event2vec.evaluation.figures.curves import draw_curves
-from event2vec.model.checkpoint import check_text_path, find_model, holds_network, open_folder
+from event2vec.model.network_folder import check_text_path, find_model, holds_network, open_folder
 from event2vec.names import counted, printable
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
@@ -26,7 +25,7 @@ from event2vec.training.environment import environment
 from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, by_full_name, load_recipe
 from event2vec.training.run_evaluation import EvaluatedRun
-from event2vec.training.run_folder import WHAT_A_RUN_IS, RunFacts
+from event2vec.training.run_folder import RunFacts
 
 
 class Run(EvaluatedRun):
@@ -44,12 +43,7 @@ class Run(EvaluatedRun):
     def open(cls, folder: "str | Path | Run") -> "Run":
         """The run in this folder, or a saved network; that at an address (hf://OWNER/NAME) is downloaded first."""
         run = folder if isinstance(folder, Run) else cls(open_folder(folder))
-        if not run.folder.exists():
-            raise FileError(run.folder, "does not exist, expected a run or a folder with a saved network")
-        if not run.facts_file.is_file() and not holds_network(run.folder):
-            raise FileError(
-                run.folder, f"is not a run: it has neither {run.facts_file.name} nor a network. {WHAT_A_RUN_IS}"
-            )
+        run.check_run()
         return run
 
     @classmethod
@@ -85,16 +79,6 @@ class Run(EvaluatedRun):
             )
             run._train(recipe, store, objective, task, progress, begin=lambda: run._begin(recipe, facts))
         return run
-
-    def check_free(self, task: Task) -> None:
-        """Refuse a folder that already holds something, before any work."""
-        if is_first_rank() and not self.is_free:
-            resume = f"Resume it with: {self.command(task)}, or choose" if self.facts_file.is_file() else "Choose"
-            raise FileError(self.folder, f"exists already. {resume} another --out")
-
-    def command(self, task: Task) -> str:
-        """The shell command that resumes this run."""
-        return f"event2vec {task} --resume {shlex.quote(str(self.folder))}"
 
     def _begin(self, recipe: Recipe, facts: RunFacts) -> None:
         """Write the run's facts and its recipe. The recipe comes last: without it, the run has not started."""

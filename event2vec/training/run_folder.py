@@ -20,8 +20,6 @@ from event2vec.training.layout import Layout, Task
 from event2vec.training.metrics import read_rows
 from event2vec.training.recipe import Recipe, load_recipe
 
-WHAT_A_RUN_IS = "A run is a folder that 'event2vec train' wrote"
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
@@ -58,8 +56,7 @@ class RunFolder(Layout):
 
     @cached_property
     def facts(self) -> RunFacts:
-        if not self.facts_file.is_file():
-            raise FileError(self.folder, f"is not a run: it has no {self.facts_file.name}. {WHAT_A_RUN_IS}")
+        self.check_facts()
         return RunFacts.from_json(self.facts_file)
 
     @property
