@@ -64,8 +64,10 @@ class Events:
     def __len__(self) -> int:
         return len(self.t)
 
-    def __getitem__(self, rows: slice) -> "Events":
+    def __getitem__(self, rows: slice | int | np.integer) -> "Events":
         """Events by position: `events[:100]`, `events[::2]`. By time: `between`."""
+        if not isinstance(rows, slice):  # a single number would give columns without a length
+            raise ValueError(f"events are taken by slices, got events[{rows}]. For one event: events[{rows}:][:1]")
         return self.select(rows)
 
     def __repr__(self) -> str:
