@@ -33,7 +33,7 @@ from event2vec.cli.options import (
 from event2vec.cli.parser import at_least, existing_predictor, file_to_write
 from event2vec.cli.printing import print_table, say
 from event2vec.errors import Event2VecError
-from event2vec.names import printable
+from event2vec.names import counted, printable
 
 if TYPE_CHECKING:
     from event2vec.streaming import Live
@@ -84,6 +84,8 @@ def check(options: Namespace) -> None:
     if not options.list and options.source is None:
         missing = "a RUN and a SOURCE are" if options.run is None else "a SOURCE is"
         raise Event2VecError(f"{missing} required: camera, udp://HOST:PORT, - or a recording")
+    if not 1 <= options.every <= 60_000:  # the library has seconds
+        raise Event2VecError(f"--every must be from 1 to 60000 milliseconds, got {options.every:g}")
 
 
 def run(options: Namespace) -> int:
@@ -107,8 +109,9 @@ def run(options: Namespace) -> int:
         overwrite=options.overwrite,
         **reading_options(options),
     )
-    why = "" if options.window is not None else f", {trained_window(model).reason}"
-    say(f"Answers on the newest {stream.window:.3g} s{why}; below {stream.min_events:,} events: nothing.")
+    why = "" if options.window is not None else f" ({trained_window(model).reason})"
+    fewest = f"With fewer than {counted(stream.min_events, 'event')} the answer is 'nothing'."
+    say(f"Each answer uses the last {stream.window:.3g} s{why}. {fewest}")
     network = stream.answerer.model.config.sensor
     if stream.source.sensor != network:
         say(f"Events are scaled from {stream.source.sensor} to the {network} that the network reads.")
@@ -170,12 +173,13 @@ def _sum_up(stream: "Live") -> None:
         stream.close()
         why = "the disk could not keep up" if recorder.problem is None else "recording stopped early"
         lost = f"; {recorder.lost:,} were lost: {why}" if recorder.lost else ""
-        say(f"{recorder.path}: {recorder.recorded:,} events recorded{lost}")
+        say(f"{recorder.path}: {counted(recorder.recorded, 'event')} recorded{lost}")
         if recorder.problem is not None:
             say(f"event2vec: {recorder.problem}")
     if stream.skipped:
         say(
-            f"{stream.skipped:,} windows were skipped: this machine needs more than {1e3 * stream.every:g} ms for some."
+            f"{counted(stream.skipped, 'window')} skipped: this machine sometimes needs more than "
+            f"{1e3 * stream.every:g} ms for one."
         )
 
 
