@@ -30,9 +30,9 @@ from event2vec.model.classifier import count_parameters
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
 from event2vec.studies.experiment_file import Experiment, choose_pretraining, load_experiment
-from event2vec.studies.results import RESULT, RunResult, Timed
+from event2vec.studies.results import RunResult, Timed
 from event2vec.studies.tables import Row, RowResult, table, write_table
-from event2vec.training.layout import Task
+from event2vec.training.layout import Layout, Task
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.run import Run
 from event2vec.training.train import gpus_of, open_chosen, start
@@ -142,18 +142,23 @@ def run_experiment(
     own, trainings, pretrained = replace(setting, progress=SILENT, cluster=None), [], dict[str, Path]()
     for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
         for seed in range(seeds):
-            name, seeded = f"{row.name.replace(' ', '_')}-{seed}", {"training.seed": seed}
+            run, seeded = row_folder(folder, row, seed), {"training.seed": seed}
             pretraining, init = first.with_settings(seeded) if first else None, setting.init
             if pretraining:  # rows that are pre-trained alike share one
                 asked = json.dumps(_asked(row, pretraining, setting, None))
-                init = pretrained.setdefault(asked, folder / "pretrained" / name)
+                init = pretrained.setdefault(asked, folder / "pretrained" / run.name)
             recipe = changed.with_settings(seeded)
-            trainings.append(_Training(experiment, row, recipe, own, folder / name, init, pretraining))
+            trainings.append(_Training(experiment, row, recipe, own, run, init, pretraining))
     found = [*zip(trainings, _carry_out(trainings, setting), strict=True)]
     by_row = [
         (row, [result for training, result in found if training.row is row and result]) for row in experiment.rows
     ]
     return [RowResult.of(row, judged) for row, judged in by_row if judged]
+
+
+def row_folder(folder: Path, row: Row, seed: int) -> Path:
+    """Where the run of a row with this seed is, in the folder of its experiment."""
+    return folder / f"{row.name.replace(' ', '_')}-{seed}"
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ class _Training:
     @property
     def needs(self) -> list[Recipe]:
         """The recipes whose data is read; none if it is finished."""
-        if (self.run / RESULT).is_file():
+        if Layout(self.run).row_result.is_file():
             return []
         before = [self.pretraining] if self.pretraining else []
         return [*before, self.recipe, *([_unclustered(self.recipe)] if self.is_timed else [])]
@@ -238,7 +243,7 @@ def _pretrain(training: _Training, progress: Progress) -> None:
     if not _is_finished(run, asked):
         _train(training.row, recipe, setting, run, "pretrain", None, asked)
         if is_first_rank():
-            write_json(run / RESULT, {"seconds": _seconds(run)})
+            write_json(Layout(run).row_result, {"seconds": _seconds(run)})
 
 
 def _one_run(training: _Training, progress: Progress) -> RunResult | None:
@@ -254,9 +259,9 @@ def _one_run(training: _Training, progress: Progress) -> RunResult | None:
     if not is_first_rank():
         return None
     if finished:
-        return RunResult.read(run / RESULT)
+        return RunResult.read(Layout(run).row_result)
     result = _judge(training)
-    result.write(run / RESULT)
+    result.write(Layout(run).row_result)
     return result
 
 
@@ -278,7 +283,7 @@ def _is_finished(run: Path, asked: dict[str, Any]) -> bool:
     """Whether a run has a result, of what is asked for now."""
     if _note(run).is_file() and read_json(_note(run)) != asked:
         raise FileError(run, "was started with other settings or data. Choose another --out, or remove it")
-    return (run / RESULT).is_file()
+    return Layout(run).row_result.is_file()
 
 
 def _train(

@@ -72,6 +72,11 @@ class Layout:
     def page(self) -> Path:
         return self.folder / "report.html"
 
+    @property
+    def row_result(self) -> Path:
+        """What an experiment measured with this run; it is the last file that an experiment writes."""
+        return self.folder / "result.json"
+
     def evaluation(self, data: str | Path | None) -> Path:
         """Results on the run's own recordings, and on other data in a subfolder with its name."""
         return self.folder / "evaluation" / Path(data).resolve().name if data else self.folder / "evaluation"
