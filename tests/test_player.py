@@ -238,3 +238,6 @@ def test_the_verb_says_how_fast_its_animation_plays(real, tmp_path, capsys):
     assert run("view", real, "--gif", "--out", tmp_path / "a.gif") == 0
     assert "times the recorded speed" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["a.gif"]
+    assert run("view", real, "--out", tmp_path / "a.gif") == 2
+    assert "a.gif: exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
+    assert run("view", real, "--out", tmp_path / "a.gif", "--overwrite") == 0

@@ -208,7 +208,7 @@ def assert_report_plays_a_long_recording(run, folder):
     assert [part["start"] for part in long["answers"]] == ends[:-1]
     assert ends[-1] == events.duration
     path.write_bytes(b"gone")
-    assert "Answers over time could not be had" in sections._player(study)
+    assert "Answers over time could not be computed" in sections._player(study)
     path.unlink()
     assert study.long_recording is None
 

@@ -212,13 +212,24 @@ class CachedStore:
 
 
 def cached_stores() -> list[CachedStore]:
-    """The entries of the cache, last used first. Folders that are not ours are neither listed nor removed."""
+    """The entries of the cache, last used first. Folders that are not ours are neither listed nor removed.
+
+        sum(entry.size for entry in cached_stores())  # bytes
+
+    Set EVENT2VEC_CACHE to keep the cache in another folder.
+    """
     found = [_describe(cache_folder() / name) for name in _entries()]
     return sorted(found, key=lambda entry: (-entry.last_used, entry.name))
 
 
 def remove_cached(name: str) -> CachedStore:
-    """Remove an entry of the cache, and return what it was. Refused if another process prepares or reads it."""
+    """Remove an entry of the cache, and return what it was. Refused if another process prepares or reads it.
+
+        for entry in cached_stores():
+            remove_cached(entry.name)
+
+    What was removed is prepared again when it is needed.
+    """
     if name not in _entries():
         known = shorten(", ".join(_entries()) or "nothing", 300)
         raise FileError(cache_folder(), f"has no entry {shown(name)}; it has {known}")

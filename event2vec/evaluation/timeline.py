@@ -1,5 +1,6 @@
 """Answers over time: what a network sees in a long recording, from when to when."""
 
+import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -9,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from event2vec.atomic import whole_file
+from event2vec.choices import Smoothing
 from event2vec.data.windows import Window, Windows
 from event2vec.errors import Event2VecError
-from event2vec.evaluation.smoothing import Smoothing, smooth
+from event2vec.evaluation.smoothing import smooth
 from event2vec.events import Events
 from event2vec.io.chunks import decode_chunks
 from event2vec.model.predictor import BATCH, UNKNOWN, Predictor
@@ -115,6 +118,24 @@ class Timeline:
                 "answer": self.class_names[label] if label >= 0 else UNKNOWN,
                 **dict(zip(columns, self.scores[index].tolist(), strict=True)),
             }
+
+    def write_csv(self, path: str | Path) -> None:
+        """Write every window with the scores of all classes."""
+        _write_rows(path, self.rows())
+
+
+def write_timelines(timelines: Iterable[tuple[str, Timeline]], path: str | Path) -> None:
+    """Write every window of several recordings, each with the name of its file."""
+    _write_rows(path, ({"file": name, **row} for name, found in timelines for row in found.rows()))
+
+
+def _write_rows(path: str | Path, rows: Iterator[dict[str, Any]]) -> None:
+    with whole_file(Path(path)) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        first = next(rows)  # a timeline has at least one window
+        writer = csv.DictWriter(file, list(first))
+        writer.writeheader()
+        writer.writerow(first)
+        writer.writerows(rows)
 
 
 def timeline(

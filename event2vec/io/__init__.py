@@ -111,7 +111,12 @@ def read_arrays(
 def read_recording(
     path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
 ) -> Recording:
-    """Read the events, and facts about their file."""
+    """Read the events, and facts about their file: format, clock, order, warnings.
+
+        read_recording("walk.aedat4").facts()["rate_per_second"]
+
+    The options are those of `read_events`.
+    """
     return decode_recording(path, sensor=sensor, columns=columns, time_unit=time_unit).torch()
 
 
