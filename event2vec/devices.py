@@ -3,13 +3,15 @@
 import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 
+from event2vec.choices import Precision
 from event2vec.errors import Event2VecError
 from event2vec.names import excerpt, shown
 
-PRECISIONS = ("32-true", "bf16-mixed")
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 def find_device(name: str | None = None) -> torch.device:

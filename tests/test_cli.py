@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import encoders
 import pytest
@@ -11,8 +12,14 @@ from shell import run
 
 from event2vec import __version__
 from event2vec.cli import GROUPS, VERBS, _show_warning, build_parser
+from event2vec.cli.evaluate import SWEEPS
+from event2vec.data.datasets.asl_dvs import ORIENTATIONS
+from event2vec.data.sampling import Sampling
 from event2vec.devices import PRECISIONS
-from event2vec.settings import describe_settings
+from event2vec.evaluation.sweeps import Kind
+from event2vec.io import WRITERS
+from event2vec.io.units import MICROSECONDS
+from event2vec.settings import choices_of, describe_settings
 from event2vec.training.recipe import Recipe, load_recipe
 
 FOLDER = Path(__file__).parent / "golden"
@@ -114,9 +121,18 @@ def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_na
         assert {each.name for each in describe_settings(recipe)} <= shown.keys()
 
 
-def test_the_precisions_offered_are_those_that_can_be_computed_in():
-    (option,) = (each for each in build_parser("evaluate")._actions if each.dest == "precision")
-    assert tuple(option.choices or ()) == PRECISIONS
+def choices(verb, name):
+    (option,) = (each for each in build_parser(verb)._actions if each.dest == name)
+    return list(option.choices or ())
+
+
+def test_what_is_offered_is_what_the_library_can_do():
+    assert choices("evaluate", "precision") == list(PRECISIONS)
+    assert choices("convert", "time_unit") == list(MICROSECONDS)
+    assert choices("cut", "format") == [suffix.removeprefix(".") for suffix in WRITERS]
+    assert choices("prepare", "orientation") == list(ORIENTATIONS)
+    assert choices("prepare", "seeding") == list(choices_of(Sampling, "seeding"))
+    assert get_args(Kind) == SWEEPS, "which is written twice, since sweeps need torch"
 
 
 def test_the_version_is_printed(capsys):

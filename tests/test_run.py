@@ -98,7 +98,7 @@ def test_all_that_is_to_be_known_is_said(store, tmp_path):
         "15 training recordings, 3 validation recordings (drawn from the training recordings) and 6 test recordings, "
         f"3 classes, sensor 34x30. Run folder: {tmp_path}/run"
     )
-    assert re.search(r" % of 6 test recordings are recognised; 95 % interval [\d.]+ to [\d.]+ %$", told.lines[-2])
+    assert re.search(r"^Accuracy on 6 test recordings: [\d.]+ %; 95 % interval [\d.]+ to [\d.]+ %$", told.lines[-2])
     assert [line.split("  ")[0] for line in told.lines if line.startswith("epoch")] == ["epoch 1/2", "epoch 2/2"]
     assert told.lines[-1] == f"The network is in {tmp_path}/run/best, its curves in {tmp_path}/run/curves.png"
     assert told.depth == 0, "every stage was finished"

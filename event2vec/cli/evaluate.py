@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--events", metavar="N,N,...", help="how the accuracy depends on the number of events")
     parser.add_argument("--resolution", metavar="N,N,...", help="how it depends on the sensor's resolution, as N x N")
     parser.add_argument(
-        "--windows", metavar="S,S,...", help="how it depends on the time since the onset: the first S seconds alone"
+        "--windows", metavar="S,S,...", help="accuracy using only the first S seconds of each recording"
     )
     add_device_options(parser)
     add_workers_option(parser)
@@ -126,7 +126,8 @@ def _sweep(run: "Run", kind: "Kind", options: Namespace) -> None:
         print(json.dumps([point.facts(kind) for point in points], indent=2))
     else:
         for point in points:
-            note = f" (most recordings have fewer: {point.available:,})" if point.falls_short else ""
+            short = "are shorter" if kind == "windows" else "have fewer"
+            note = f" (most recordings {short}: {point.available:,})" if point.falls_short else ""
             interval = f"95 % interval {point.found.interval.percent()} %"
             print(f"{kind} {point.value:>6,}   accuracy {point.found.percent()} %   {interval}{note}")
     delay = onset_delay(points) if kind == "windows" else None

@@ -8,8 +8,9 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from event2vec.choices import Orientation
 from event2vec.cli.options import (
     CLUSTER,
     add_json_option,
@@ -59,7 +60,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add_folder_options(parser)
     parser.add_argument(
         "--orientation",
-        choices=["upright", "mat", "spikingjelly"],
+        choices=get_args(Orientation),
         help="applies only to asl_dvs: upright (default), or as in its .mat files or in SpikingJelly's npz files, "
         "for networks trained on those",
     )
@@ -193,7 +194,8 @@ def _summarise(report: "Report") -> None:
     counts = ", ".join(f"{count:,} {split}" for split, count in facts["recordings"].items())
     sets = f", {facts['clusterings']} clusterings of each training recording" if facts["clusterings"] > 1 else ""
     say(
-        f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events{sets}, "
+        f"{facts['store']}: {counts} {'recording' if len(store) == 1 else 'recordings'} of "
+        f"{counted(facts['classes'], 'class', 'classes')}, {counted(facts['events'], 'event')}{sets}, "
         f"sensor {store.sensor}"
     )
     for line in (report.cutting, *window_hints(store)):

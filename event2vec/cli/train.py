@@ -18,6 +18,7 @@ from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
 from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options, overrides
 from event2vec.errors import Event2VecError
+from event2vec.names import counted
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -74,6 +75,6 @@ def _cross_validate(options: Namespace) -> None:
         for fold in found.folds
     ]
     print_table(("fold", "accuracy", "95 % interval", "recordings", "epochs", "minutes"), rows)
-    mean = f"accuracy {found.percent()} % over {len(found.folds)} folds, {found.recordings:,} recordings"
+    mean = f"accuracy {found.percent()} % over {len(found.folds)} folds, {counted(found.recordings, 'recording')}"
     print(f"{mean}; 95 % interval {found.interval.percent()} %; {found.minutes:.1f} minutes")
     say(f"Saved to {found.folder / SUMMARY} and {found.folder / TABLE}")

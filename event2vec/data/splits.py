@@ -6,14 +6,14 @@ recording. A recording that belongs to no group is one by itself.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from event2vec.choices import FoldsOver
 from event2vec.data.store import EventStore
 from event2vec.errors import FileError
-from event2vec.names import shorten, shown
+from event2vec.names import counted, shorten, shown
 
 FEWEST = 5  # training recordings of a class, or groups, of which one is taken for validation; fewer all train
 TEST, VALIDATION, FOLDS = range(3)  # what a part is drawn for, so that one draw says nothing about the other
@@ -24,7 +24,6 @@ ORDERS = 2**32  # added to the index of these draws, so that they never are thos
 UNUSED = "unused"  # the split of test recordings that the data came with, in cross-validation without them
 
 Labels = Sequence[int] | NDArray[np.int64]
-FoldsOver = Literal["train", "all"]
 
 
 def draw_part(
@@ -172,7 +171,8 @@ class Groups:
         """How many there are, and where each went."""
         splits = dict.fromkeys(split for found in self.splits.values() for split in found)
         parts = [f"{len(self.within(split)):,} {split} ({_listed(self.within(split))})" for split in splits]
-        return f"{len(self.splits):,} groups of recordings that stay together: {', '.join(parts)}"
+        count = counted(len(self.splits), "group")
+        return f"{count} of recordings that stay together: {', '.join(parts)}"
 
     @property
     def warning(self) -> str | None:
@@ -180,9 +180,10 @@ class Groups:
         if not self.on_both_sides:
             return None
         first, *others = self.on_both_sides
-        more = f", and so are {len(others):,} more groups" if others else ""
+        more = f" ({counted(len(others), 'other group')} too)" if others else ""
         places = " and ".join(self.splits[first])
-        return f"the group {shown(first)} is in {places}{more}: results on a group that was learnt from are too good"
+        too_good = "accuracy will be overestimated, because this group was also used for training"
+        return f"the group {shown(first)} is in {places}{more}: {too_good}"
 
 
 def _listed(names: Sequence[str]) -> str:

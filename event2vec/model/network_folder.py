@@ -1,4 +1,4 @@
-"""Where a network is: in a folder that `save_model` wrote, or in that of a run. Without torch, so that checks are fast."""
+"""Where a network is: in a folder that `save_model` wrote, or in that of a run. Without torch: checks are fast."""
 
 import shlex
 from os import PathLike

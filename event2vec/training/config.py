@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from event2vec.choices import FoldsOver
 from event2vec.data.datasets import DatasetName
 from event2vec.data.windows import LABELS, LONGEST, MIN_EVENTS, STRIDE, WINDOW, WINDOW_EVENTS, Windows
 from event2vec.settings import Settings, setting
@@ -34,7 +35,7 @@ class DataConfig(Settings, section="data"):
         least=0,
     )
     fold: int = setting(0, "which of data.folds tests, from 1; --folds trains all of them", least=0)
-    folds_over: Literal["train", "all"] = setting(
+    folds_over: FoldsOver = setting(
         "train", "what folds are made of: the data's training recordings, or all, its own test part included"
     )
     window: float = setting(0.0, WINDOW, least=0, most=LONGEST)

@@ -142,12 +142,14 @@ class Run(EvaluatedRun):
     def _check_store(self, store: EventStore, recipe: Recipe) -> None:
         if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
             raise FileError(
-                store.folder, f"does not fit the run: it has {len(store.classes)} classes and a {store.sensor} sensor"
+                store.folder,
+                f"does not fit the run: it has {counted(len(store.classes), 'class', 'classes')} "
+                f"and a {store.sensor} sensor",
             )
         if (sets := len(sets_of(store, recipe.sampling))) != recipe.sampling.clusterings:
             raise FileError(
                 store.folder,
-                f"does not fit the run: its clusterings per recording are {sets}, "
+                f"does not fit the run: it has {counted(sets, 'clustering')} per recording, "
                 f"expected {recipe.sampling.clusterings}",
             )
 
@@ -184,12 +186,12 @@ class Run(EvaluatedRun):
             if task == "pretrain":
                 losses = test_hidden_events(self.folder, test, recipe, compute)
                 write_json(self.result("test"), losses)
-                progress.say(f"Loss on {len(test):,} test recordings: {losses['loss']:.4g}")
+                progress.say(f"Loss on {counted(len(test), 'test recording')}: {losses['loss']:.4g}")
                 return
             found = evaluate(self.model().to(compute.device), test, repeats=1, progress=progress)
         self.keep_evaluation(found)
         interval = f"95 % interval {found.interval.percent(1)} %"
-        progress.say(f"{found.percent(1)} % of {len(test):,} test recordings are recognised; {interval}")
+        progress.say(f"Accuracy on {counted(len(test), 'test recording')}: {found.percent(1)} %; {interval}")
 
     def draw_curves(self, path: Path) -> None:
         draw_curves(self.metrics, path, printable(f"Training of {self.folder.name}"))
