@@ -6,10 +6,10 @@ A recording flows through the rooms in order, and every file does one step of it
     sensor, events          Sensor, Events, EventBatch: the only types that travel between rooms; tensors or arrays
     mersenne                torch's random numbers, drawn by numpy
     atomic, locks, workers  files that appear whole or not at all; one process at a time; workers end with their parent
-    documents, settings     JSON and YAML that may hold anything; sections of settings with their checks, without torch
+    documents, settings     safe reading of untrusted JSON and YAML; validated settings that do not import torch
     hub                     files on the Hugging Face Hub, by their address
     devices, ranks, cpu     where networks run; processes that train together; what makes torch quicker on a CPU
-    progress, cluster       how far long work is; independent pieces of it, here or on many machines
+    progress, cluster       progress of long tasks; running independent tasks here or on a Ray cluster
 
     io/                     file <-> Events, one file for each family of formats
     clustering/             batched K-Means++ (Alg. 1), in C and in torch; alternatives: scikit-learn and Faiss
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from event2vec.model.classifier import build_model as build_model
     from event2vec.model.config import ModelConfig as ModelConfig
     from event2vec.model.predictor import Prediction as Prediction
+    from event2vec.player import show as show
     from event2vec.player import view as view
     from event2vec.progress import Progress as Progress
     from event2vec.sensor import Sensor as Sensor
@@ -129,6 +130,7 @@ _HOMES = {
     "save_model": "model.checkpoint",
     "load_model": "model.checkpoint",
     "view": "player",
+    "show": "player",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
     "predict": "evaluation.predict",
@@ -144,12 +146,12 @@ _HOMES = {
     "evaluate_runs": "training.evaluations",
     "import_checkpoint": "training.authors",
     "push": "training.push",
-    "export": "exporting",
     "probe": "studies.probe",
     "report": "studies.report",
     "compare": "studies.compare",
     "experiment": "studies.experiment",
     "draw_gallery": "studies.gallery",
+    "export": "exporting",
     "live": "streaming",
     "list_cameras": "streaming.camera_source",
     "run_benchmark": "benchmark",
@@ -166,3 +168,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+import event2vec.baselines  # noqa: E402, F401  # registers its networks by name; loads neither numpy nor torch

@@ -7,7 +7,6 @@ Columns are torch tensors, or numpy arrays where torch is not needed: from a fil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,10 +118,6 @@ class Events:
         x = self.x * ((sensor.width - 1) / max(self.sensor.width - 1, 1))
         y = self.y * ((sensor.height - 1) / max(self.sensor.height - 1, 1))
         return replace(self, x=x.clip(max=sensor.width - 1), y=y.clip(max=sensor.height - 1), sensor=sensor)
-
-    def show(self, title: str = "events") -> Any:
-        """The event player with these events, in a notebook. `view` writes it to a file."""
-        return import_module("event2vec.player").show(self, title)  # by name: it is further down the flow
 
     def torch(self) -> "Events":
         """The same with tensors as columns."""
