@@ -336,6 +336,6 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on(store, small_disk):
 
 
 def test_a_users_own_folder_with_our_ending_is_no_free_place_for_a_run(tmp_path):
-    assert Run(tmp_path).is_free
+    assert Run(tmp_path).can_start
     (tmp_path / "novel.writing").mkdir()
-    assert not Run(tmp_path).is_free
+    assert not Run(tmp_path).can_start

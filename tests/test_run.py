@@ -185,7 +185,7 @@ def test_an_evaluation_is_kept_in_the_run(run, store, tmp_path):
 def test_a_network_alone_opens_as_a_run_without_a_past(run, store, tmp_path):
     save_model(run.model(), tmp_path / "network")
     alone = Run.open(tmp_path / "network")
-    assert not alone.has_begun
+    assert not alone.is_started
     assert alone.evaluate(store.folder, repeats=1).accuracies == run.evaluate(repeats=1).accuracies
     assert sorted(path.name for path in alone.folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set the recordings with --data"):

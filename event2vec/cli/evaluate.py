@@ -91,7 +91,7 @@ def run(options: Namespace) -> None:
     evaluation = run.evaluate(repeats=options.repeats, vote=options.vote, **_common(options))
     print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
     warn_of_far(evaluation)
-    if run.has_begun:
+    if run.is_started:
         pictures = (draw(options.split or "test", options.data) for draw in (run.confusion, run.reliability))
         say("Confusion matrix: {}; reliability diagram: {}".format(*pictures))
 
@@ -133,6 +133,6 @@ def _sweep(run: "Run", kind: "Kind", options: Namespace) -> None:
     delay = onset_delay(points) if kind == "windows" else None
     if delay is not None:
         say(f"After {delay:g} s the accuracy is at least 90 % of that after {max(point.value for point in points):g} s")
-    if run.has_begun:
+    if run.is_started:
         table = run.sweep_file(kind, options.split or "test", options.data)
         say(f"Saved to {table}, plotted in {table.with_suffix('.png')}")

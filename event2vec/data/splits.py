@@ -44,9 +44,17 @@ def draw_part(
         return _draw_groups(table, wanted, fewest, seed, purpose)[group_of]
     for number, label in enumerate(classes.tolist()):
         members = np.flatnonzero(label_of == number)
-        order = np.random.default_rng((seed, purpose, label)).permutation(len(members))
+        order = _draw_order(len(members), seed, purpose, label)
         aside[members[order[: wanted[number]]]] = True
     return aside
+
+
+def _draw_order(count: int, seed: int, purpose: int, index: int) -> NDArray[np.int64]:
+    """A random order. Not by `data.seeding`, as all other draws: that would move recordings to other parts.
+
+    Published results and saved runs depend on who is in which part.
+    """
+    return np.random.default_rng((seed, purpose, index)).permutation(count)
 
 
 def _count(rows: NDArray[np.int64], columns: NDArray[np.int64], height: int, width: int) -> NDArray[np.int64]:
@@ -67,7 +75,7 @@ def _draw_groups(
 
     best = np.zeros(len(table), np.bool_)
     for trial in range(TRIALS):
-        order = np.random.default_rng((seed, purpose, ORDERS + trial)).permutation(len(table))
+        order = _draw_order(len(table), seed, purpose, ORDERS + trial)
         chosen, found = np.zeros(len(table), np.bool_), np.zeros_like(wanted)
         for group in order.tolist():
             more = found + table[group]
@@ -107,7 +115,7 @@ def draw_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) -> 
     names, group_of = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
     table = _count(group_of, label_of, len(names), len(classes))
     sizes = table.sum(axis=0)
-    order = np.random.default_rng((seed, FOLDS, 0)).permutation(len(names))
+    order = _draw_order(len(names), seed, FOLDS, 0)
     order = order[np.argsort(-table[order].sum(axis=1), kind="stable")]  # large groups first: small ones fill the gaps
     found, counts = np.full(len(names), -1), np.zeros((folds, len(classes)), np.int64)
     for group in order.tolist():

@@ -35,7 +35,7 @@ from event2vec.studies.tables import Row, RowResult, table, write_table
 from event2vec.training.layout import Layout, Task
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.run import Run
-from event2vec.training.train import gpus_of, open_chosen, start
+from event2vec.training.train import gpus_of, open_training_data, start
 
 FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
 
@@ -62,7 +62,7 @@ class Setting:
     def open(self, recipe: Recipe, row: Row) -> EventStore:
         """The recordings of a row, prepared first if they have to be."""
         workers, engine = self.cluster or self.workers, engine_of(row.engine, row.iterations, recipe.sampling.seeding)
-        return open_chosen(recipe, self.data, workers, self.progress, {}, engine).store
+        return open_training_data(recipe, self.data, workers, self.progress, {}, engine).store
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,7 @@ def _train(
     init: str | PathLike[str] | None,
     asked: dict[str, Any],
 ) -> None:
-    begun = not Run(run).is_free
+    begun = not Run(run).can_start
     if is_first_rank():
         write_json(_note(run), asked)
     if begun:

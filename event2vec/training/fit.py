@@ -56,7 +56,7 @@ def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
     return Classification(model, recipe.objective, weights)
 
 
-def take_over(model: Classifier | MaskedModel, init: Path) -> list[str]:
+def copy_weights(model: Classifier | MaskedModel, init: Path) -> list[str]:
     """Copy all weights except the head's from another network of this kind; returns their names."""
     other = load_any_model(init)
     learnt, wanted = other.config.network, model.config.network
@@ -121,7 +121,7 @@ def _leave_group() -> None:
         torch.distributed.destroy_process_group()
 
 
-def test_hidden_events(network: Path, store: EventStore, recipe: Recipe, compute: Compute) -> dict[str, float]:
+def evaluate_masked(network: Path, store: EventStore, recipe: Recipe, compute: Compute) -> dict[str, float]:
     """How well a pre-trained network tells the hidden events of a store: the means that validation has."""
     model = load_any_model(network)
     assert isinstance(model, MaskedModel)

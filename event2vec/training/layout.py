@@ -92,12 +92,12 @@ class Layout:
         return self.evaluation(data) / f"reliability_{split}.png"
 
     @property
-    def has_begun(self) -> bool:
+    def is_started(self) -> bool:
         """Whether the run has started: the recipe is written last."""
         return self.recipe_file.is_file()
 
     @property
-    def is_free(self) -> bool:
+    def can_start(self) -> bool:
         """Whether a run can start here: there is nothing, or only what a killed start left behind."""
         if not self.folder.exists():
             return True
@@ -120,7 +120,7 @@ class Layout:
 
     def check_free(self, task: Task) -> None:
         """Refuse a folder that already holds something, before any work."""
-        if is_first_rank() and not self.is_free:
+        if is_first_rank() and not self.can_start:
             resume = f"Resume it with: {self.command(task)}, or choose" if self.facts_file.is_file() else "Choose"
             raise FileError(self.folder, f"exists already. {resume} another --out")
 

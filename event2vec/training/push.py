@@ -68,4 +68,4 @@ def _pictures(run: Run) -> dict[str, tuple[Path, str]]:
         "figures/reliability.png": (run.reliability("test", None), "Reliability: accuracy against confidence"),
         "figures/curves.png": (run.curves, "Loss and accuracy during training"),
     }
-    return {name: found for name, found in known.items() if run.has_begun and found[0].is_file()}
+    return {name: found for name, found in known.items() if run.is_started and found[0].is_file()}

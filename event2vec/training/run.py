@@ -61,7 +61,7 @@ class Run(EvaluatedRun):
 
         `event2vec.train` accepts data of any kind. `source` is what the store was made from, if it holds clusters.
         """
-        from event2vec.training.fit import build_objective, take_over
+        from event2vec.training.fit import build_objective, copy_weights
         from event2vec.training.timing import fit_to_minutes
 
         run, init = cls(Path(folder)), open_folder(init) if init else None
@@ -73,7 +73,7 @@ class Run(EvaluatedRun):
             recipe = fit_to_minutes(recipe, store, task, progress)
             objective = build_objective(recipe, store, task)
             if init:
-                _say_taken(take_over(objective.model, init), progress)
+                _say_taken(copy_weights(objective.model, init), progress)
             facts = RunFacts(
                 task=task, data=str(store.folder.resolve()), source=whole_name(source), init=whole_name(init)
             )
@@ -101,10 +101,10 @@ class Run(EvaluatedRun):
 
             Run.open("runs/digits").resume(training={"epochs": 150})
         """
-        from event2vec.training.fit import build_objective, take_over
+        from event2vec.training.fit import build_objective, copy_weights
 
         facts = self.facts
-        if self.is_free:
+        if self.can_start:
             raise FileError(self.folder, "was stopped before training started. Run the same command again")
         with self.alone():
             recipe = self._resumed_recipe(settings)
@@ -113,7 +113,7 @@ class Run(EvaluatedRun):
             store = _divided(recipe, whole)
             objective = build_objective(recipe, store, facts.task)
             if facts.init and not self.state.exists():
-                take_over(objective.model, Path(facts.init))
+                copy_weights(objective.model, Path(facts.init))
             self._train(recipe, store, objective, facts.task, progress, begin=lambda: self._prolong(recipe))
         return self
 
@@ -161,7 +161,7 @@ class Run(EvaluatedRun):
         try:
             fit(recipe, store, objective, self, progress, **how)
         except KeyboardInterrupt:
-            if self.has_begun:
+            if self.is_started:
                 progress.say(f"Stopped. Resume it with: {self.command(task)}")
             raise
         if is_first_rank() and self.metrics_file.is_file():
@@ -177,14 +177,14 @@ class Run(EvaluatedRun):
 
     def _conclude(self, recipe: Recipe, store: EventStore, task: Task, compute: Compute, progress: Progress) -> None:
         """Read the test part, once: with the network that the validation part chose, else that of the last epoch."""
-        from event2vec.training.fit import test_hidden_events
+        from event2vec.training.fit import evaluate_masked
 
         if "test" not in store.splits or self.result("test").is_file():
             return
         test = store.split("test")
         with compute.autocast():
             if task == "pretrain":
-                losses = test_hidden_events(self.folder, test, recipe, compute)
+                losses = evaluate_masked(self.folder, test, recipe, compute)
                 write_json(self.result("test"), losses)
                 progress.say(f"Loss on {counted(len(test), 'test recording')}: {losses['loss']:.4g}")
                 return

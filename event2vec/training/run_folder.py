@@ -50,7 +50,7 @@ class RunFolder(Layout):
 
     @property
     def recipe(self) -> Recipe:
-        if not self.has_begun:
+        if not self.is_started:
             raise FileError(self.folder, f"is not a run: it has no {self.recipe_file.name}, only a network")
         return load_recipe(self.recipe_file)
 
@@ -73,7 +73,7 @@ class RunFolder(Layout):
 
     def compute(self, device: str | None = None, precision: str | None = None) -> Compute:
         """Where the network runs: as requested, else on the best device; see `Compute.choose` for the precision."""
-        trained = self.recipe.trainer.precision if self.has_begun else "32-true"
+        trained = self.recipe.trainer.precision if self.is_started else "32-true"
         return Compute.choose(device, precision, trained)
 
     def store(
@@ -90,15 +90,15 @@ class RunFolder(Layout):
         training took from the training recordings is a split of its own here too.
         """
         store = self.whole_store(data, sampling, workers, progress)
-        return self.recipe.divide(store) if self.has_begun else store
+        return self.recipe.divide(store) if self.is_started else store
 
     def whole_store(
         self, data: str | Path | None, sampling: Sampling | None, workers: int, progress: Progress
     ) -> EventStore:
         """Like `store`, but with the splits that the data came with."""
         if data is not None:
-            config = self.recipe.data if self.has_begun else DataConfig()
-            sampling = sampling or (self.recipe.sampling if self.has_begun else self.model().sampling)
+            config = self.recipe.data if self.is_started else DataConfig()
+            sampling = sampling or (self.recipe.sampling if self.is_started else self.model().sampling)
             opened = open_for_training(
                 data,
                 config.dataset,

@@ -87,20 +87,20 @@ def start(
     engine: Engine | None = None,
 ) -> Run:
     """What `train` and `pretrain` do. An `engine` computes the clusters instead of ours, for comparisons."""
-    recipe, source = choose(recipe, data, settings)
+    recipe, source = resolve_recipe(recipe, data, settings)
     if recipe.data.folds and not recipe.data.fold:
         raise Event2VecError("data.folds needs data.fold, the fold that tests. To train all folds, use --folds")
     if out:
         Run(local_place(out)).check_free(task)  # before the data is prepared, which may take a while
-    opened = open_chosen(recipe, source, workers, progress, settings, engine)
+    opened = open_training_data(recipe, source, workers, progress, settings, engine)
     if task == "train":
         check_classes(recipe.divide(opened.store))
     folder = Path(out) if out else free_folder(run_name(recipe, source))
-    introduce(recipe, opened, folder, progress)
+    report_data(recipe, opened, folder, progress)
     return Run.start(recipe, opened.store, folder, task, init, source, progress)
 
 
-def choose(
+def resolve_recipe(
     recipe: str | Path | Recipe, data: str | Path | EventStore | None, settings: Mapping[str, Any]
 ) -> tuple[Recipe, str | Path | None]:
     """The recipe with its settings, and where the data is; settings that would be ignored are refused."""
@@ -111,7 +111,7 @@ def choose(
     return recipe, source
 
 
-def open_chosen(
+def open_training_data(
     recipe: Recipe,
     source: str | Path | None,
     workers: Workers,
@@ -217,13 +217,13 @@ def run_name(recipe: Recipe, data: str | Path | None) -> Path:
 def free_folder(path: Path) -> Path:
     """This folder, or the first of path-2, path-3, ... in which a run can start."""
     number, free = 1, path
-    while not Run(free).is_free:
+    while not Run(free).can_start:
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free
 
 
-def introduce(recipe: Recipe, opened: Report, folder: Path, progress: Progress) -> None:
+def report_data(recipe: Recipe, opened: Report, folder: Path, progress: Progress) -> None:
     """Say what the run will be trained on, and what it will not; once, if several processes train together."""
     if not is_first_rank():
         return
