@@ -137,7 +137,7 @@ def test_groups_that_would_be_ignored_or_lie_on_both_sides_are_said(people, stor
         train("digits", None, tmp_path / "run", **ignored)
     for split, person in (("train", "person1"), ("train", "person2"), ("test", "person1")):
         shutil.copytree(people / "wave" / person, tmp_path / "data" / split / "wave" / person)
-    with pytest.warns(Event2VecWarning, match="the group 'person1' is in train and test: results on a group"):
+    with pytest.warns(Event2VecWarning, match="the group 'person1' is in train and test: accuracy will be overestimated"):
         train("folder", tmp_path / "data", tmp_path / "both", **SMALL_NETWORK)
     assert not (tmp_path / "run").exists()
 
@@ -188,7 +188,7 @@ def test_a_network_alone_opens_as_a_run_without_a_past(run, store, tmp_path):
     assert not alone.is_started
     assert alone.evaluate(store.folder, repeats=1).accuracies == run.evaluate(repeats=1).accuracies
     assert sorted(path.name for path in alone.folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
-    with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set the recordings with --data"):
+    with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set data \(--data\)"):
         alone.evaluate()
     with pytest.raises(Event2VecError, match=r"is not a run: it has no recipe.yaml"):
         _ = alone.recipe
@@ -361,12 +361,14 @@ def test_other_cameras_and_unequal_classes_are_said_and_weights_change_the_train
         settings = {**SMALL_NETWORK, "objective": {"class_weights": weights}, "training": {"epochs": 1, "batch": 4}}
         runs.append(train("folder", tmp_path / "data", tmp_path / weights, progress=told, **settings))
         assert "Recordings of other sensors are scaled to 34x30: 1 of 60x50" in told.lines
-        said = any(line.startswith("Classes have from 2 to 9 training recordings; --objective") for line in told.lines)
+        said = any(line.startswith("Classes have from 2 to 9 training recordings; objective") for line in told.lines)
         assert said == (weights == "none")
     assert runs[0].metrics[0]["train_loss"] != runs[1].metrics[0]["train_loss"]
 
 
 def test_a_choice_of_folds_that_would_be_ignored_is_refused(store, tmp_path):
     settings: dict[str, Any] = {"data.folds_over": "all"}
-    with pytest.raises(Event2VecError, match=r"data.folds_over is for cross-validation. Omit it, or add --folds"):
+    with pytest.raises(
+        Event2VecError, match=r"data.folds_over is for cross-validation. Omit it, or use cross_validate"
+    ):
         train("folder", store, tmp_path / "run", **settings)

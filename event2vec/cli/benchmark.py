@@ -47,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--network",
         metavar="FOLDER",
         type=existing("a run or a network"),
-        help="for attention: a trained network, whose own gates show what stopping early brings",
+        help="for attention: a trained network; measures how much its forget gates speed up attention",
     )
     parser.add_argument(
         "--compile", action="store_true", help="for model: use torch.compile, which needs a C++ compiler"

@@ -50,8 +50,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_repeats_option(parser)
     add_vote_option(parser)
-    parser.add_argument("--events", metavar="N,N,...", help="how the accuracy depends on the number of events")
-    parser.add_argument("--resolution", metavar="N,N,...", help="how it depends on the sensor's resolution, as N x N")
+    parser.add_argument("--events", metavar="N,N,...", help="accuracy with only N events of each recording")
+    parser.add_argument("--resolution", metavar="N,N,...", help="accuracy with the sensor reduced to N x N pixels")
     parser.add_argument(
         "--windows", metavar="S,S,...", help="accuracy using only the first S seconds of each recording"
     )

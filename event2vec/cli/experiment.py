@@ -31,7 +31,7 @@ from event2vec.training.recipe import load_recipe
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(EXPERIMENTS.names())}; or a file that ends in .yaml")
-    parser.add_argument("--recipe", default="digits", metavar="RECIPE", help="what all rows have in common")
+    parser.add_argument("--recipe", default="digits", metavar="RECIPE", help="the recipe that every row starts from")
     add_data_option(parser, f"{DATA}; digits need none")
     parser.add_argument(
         "--init",
@@ -41,7 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--pretrain", metavar="RECIPE", help="pre-train each row with this recipe and start from that")
     parser.add_argument("--out", metavar="FOLDER", help="where runs and tables go (default: experiments/NAME-RECIPE)")
-    parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="trainings of each row")
+    parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="number of trainings per row")
     parser.add_argument(
         "--epochs", type=at_least(1), metavar="N", help="epochs instead of the recipe's, in pre-training too"
     )

@@ -1,4 +1,4 @@
-"""Answer a live stream: the newest window, again and again, on a line that renews itself.
+"""Classify a live stream: the newest window, again and again, on one line that is updated in place.
 
     event2vec live runs/gestures camera                      an event camera on USB; --list shows what is there
     event2vec live runs/gestures udp://127.0.0.1:3333        packets of eventcv or AEStream
@@ -49,32 +49,35 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="SOURCE", nargs="?", help="camera, camera:SERIAL, udp://HOST:PORT, - or a recording"
     )
-    parser.add_argument("--list", action="store_true", help="list the cameras on USB, and end")
+    parser.add_argument("--list", action="store_true", help="list the cameras on USB and exit")
     parser.add_argument(
-        "--window", type=float, metavar="SECONDS", help="what each answer is about (default: as in training)"
+        "--window",
+        type=float,
+        metavar="SECONDS",
+        help="time used for each answer (default: as in training)",
     )
     parser.add_argument("--every", type=float, default=50.0, metavar="MS", help="milliseconds between two answers")
     parser.add_argument(
         "--min-events",
         type=at_least(1),
         metavar="N",
-        help="fewer in a window are 'nothing' (default: as in training, else an eighth of what the network reads)",
+        help="answer 'nothing' for fewer events (default: as in training, else an eighth of what the network reads)",
     )
     add_confidence_option(parser)
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help="play a recording this much faster")
     parser.add_argument("--loop", action="store_true", help="play a recording again and again")
-    parser.add_argument("--seconds", type=float, metavar="S", help="end after this long")
+    parser.add_argument("--seconds", type=float, metavar="S", help="stop after this time")
     parser.add_argument(
         "--record",
         metavar="FILE",
         type=file_to_write,
-        help="keep the stream: .aedat4, .raw, .dat, .h5, .csv or .txt",
+        help="save the stream: .aedat4, .raw, .dat, .h5, .csv or .txt",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the file of --record when it exists")
     parser.add_argument(
         "--serve",
         metavar="HOST:PORT",
-        help="a page with events, answers and latency; :8765 is for this machine alone, 0.0.0.0:8765 for any other",
+        help="a page with events, answers and latency; :8765 is for this machine only, 0.0.0.0:8765 for others too",
     )
     add_reading_options(parser)
     add_json_option(parser)

@@ -53,7 +53,7 @@ def add_window_options(parser: _ActionsContainer) -> None:
         "--stride",
         type=positive,
         metavar="SECONDS",
-        help="time from the start of one window to that of the next (default: that of a window, so that none overlap)",
+        help="time from the start of one window to the start of the next (default: the window length)",
     )
     parser.add_argument("--min-events", type=at_least(1), metavar="N", help=MIN_EVENTS)
     parser.add_argument(

@@ -30,17 +30,17 @@ def add_timeline_options(parser: ArgumentParser) -> None:
         "long recordings", "Answers over time; the default of a network trained on windows."
     )
     add_window_options(group)
-    group.add_argument("--whole", action="store_true", help="one answer for each recording, however long it is")
+    group.add_argument("--whole", action="store_true", help="one answer per recording, however long it is")
     group.add_argument(
         "--smooth",
         choices=get_args(Smoothing),
-        help="against flicker: the running mean of the scores (mean, the default), or a hidden Markov model (hmm)",
+        help="reduce flicker: a running mean of the scores (mean, the default) or a hidden Markov model (hmm)",
     )
     group.add_argument(
         "--smooth-over",
         type=positive,
         metavar="SECONDS",
-        help="length of the running mean, or the shortest time of an answer with hmm (default: five windows)",
+        help="length of the running mean, or with hmm the minimum duration of an answer (default: five windows)",
     )
     group.add_argument("--csv", type=file_to_write, metavar="FILE", help="every window with the scores of all classes")
     group.add_argument(

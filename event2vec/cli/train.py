@@ -37,7 +37,9 @@ def check(options: Namespace) -> None:
     check_recipe_options(options, "train")
     check_cluster_options(options)
     if options.cluster is not None and options.folds is None:
-        raise Event2VecError("--cluster trains folds side by side: add --folds. One training spans nodes by torchrun")
+        raise Event2VecError(
+            "--cluster trains folds side by side: add --folds. To train one model on several nodes, use torchrun"
+        )
     if options.folds is not None and options.resume is not None:
         raise Event2VecError("--folds resumes by itself: repeat the command that was stopped, without --resume")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from event2vec.events import Events
 
 WINDOW = "seconds of each window that a long recording is cut into; 0: recordings stay whole"
-STRIDE = "seconds from the start of one window to that of the next; 0: as long as a window, so that none overlap"
+STRIDE = "seconds from the start of one window to the start of the next; 0: the window length, without overlap"
 MIN_EVENTS = "windows with fewer events are left out and counted"
 WINDOW_EVENTS = "cut by this number of events instead of by time; 0: by time"
 LABELS = (

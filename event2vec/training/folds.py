@@ -147,7 +147,8 @@ def _check_parts(parts: Sequence[Recipe], store: EventStore) -> None:
         if "test" not in divided.splits:
             raise FileError(
                 store.folder,
-                f"has nothing to test on in fold {number}: classes of one group always train. Use fewer folds",
+                f"has nothing to test on in fold {number}: a class with only one group is always used for training. "
+                "Use fewer folds",
             )
 
 
