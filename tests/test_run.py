@@ -137,7 +137,9 @@ def test_groups_that_would_be_ignored_or_lie_on_both_sides_are_said(people, stor
         train("digits", None, tmp_path / "run", **ignored)
     for split, person in (("train", "person1"), ("train", "person2"), ("test", "person1")):
         shutil.copytree(people / "wave" / person, tmp_path / "data" / split / "wave" / person)
-    with pytest.warns(Event2VecWarning, match="the group 'person1' is in train and test: accuracy will be overestimated"):
+    with pytest.warns(
+        Event2VecWarning, match="the group 'person1' is in train and test: accuracy will be overestimated"
+    ):
         train("folder", tmp_path / "data", tmp_path / "both", **SMALL_NETWORK)
     assert not (tmp_path / "run").exists()
 
