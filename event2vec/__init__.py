@@ -2,14 +2,14 @@
 
 A recording flows through the rooms in order, and every file does one step of it. Imports point up this list.
 
-    errors, names           what goes wrong; names that people chose, shown safely
+    errors, names, choices  what goes wrong; names that people chose, shown safely; names to choose between
     sensor, events          Sensor, Events, EventBatch: the only types that travel between rooms; tensors or arrays
     mersenne                torch's random numbers, drawn by numpy
     atomic, locks, workers  files that appear whole or not at all; one process at a time; workers end with their parent
-    documents, settings     JSON and YAML that may hold anything; sections of settings with their checks, without torch
+    documents, settings     safe reading of untrusted JSON and YAML; validated settings that do not import torch
     hub                     files on the Hugging Face Hub, by their address
     devices, ranks, cpu     where networks run; processes that train together; what makes torch quicker on a CPU
-    progress, cluster       how far long work is; independent pieces of it, here or on many machines
+    progress, cluster       progress of long tasks; running independent tasks here or on a Ray cluster
 
     io/                     file <-> Events, one file for each family of formats
     clustering/             batched K-Means++ (Alg. 1), in C and in torch; alternatives: scikit-learn and Faiss
@@ -34,10 +34,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from event2vec.benchmark import run_benchmark as run_benchmark
+    from event2vec.cli.progress import ShownProgress as ShownProgress
     from event2vec.cluster import Cluster as Cluster
     from event2vec.clustering import cluster_batch as cluster_batch
     from event2vec.clustering import cluster_events as cluster_events
     from event2vec.data.batches import collate as collate
+    from event2vec.data.cache import cached_stores as cached_stores
+    from event2vec.data.cache import remove_cached as remove_cached
     from event2vec.data.cut import cut_recording as cut_recording
     from event2vec.data.datasets import open_dataset as open_dataset
     from event2vec.data.datasets import open_splits as open_splits
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     from event2vec.errors import Event2VecWarning as Event2VecWarning
     from event2vec.evaluation.evaluate import Evaluation as Evaluation
     from event2vec.evaluation.evaluate import evaluate as evaluate
+    from event2vec.evaluation.figures.clips import view_answers as view_answers
     from event2vec.evaluation.predict import predict as predict
     from event2vec.evaluation.timeline import Timeline as Timeline
     from event2vec.evaluation.timeline import timeline as timeline
@@ -58,6 +63,7 @@ if TYPE_CHECKING:
     from event2vec.events import Events as Events
     from event2vec.exporting import export as export
     from event2vec.io import read_events as read_events
+    from event2vec.io import read_recording as read_recording
     from event2vec.io import write_events as write_events
     from event2vec.io.chunks import read_chunks as read_chunks
     from event2vec.model.attention import forgetting_attention as forgetting_attention
@@ -67,12 +73,15 @@ if TYPE_CHECKING:
     from event2vec.model.classifier import build_model as build_model
     from event2vec.model.config import ModelConfig as ModelConfig
     from event2vec.model.predictor import Prediction as Prediction
+    from event2vec.player import show as show
     from event2vec.player import view as view
     from event2vec.progress import Progress as Progress
     from event2vec.sensor import Sensor as Sensor
     from event2vec.streaming import live as live
+    from event2vec.streaming.camera_source import list_cameras as list_cameras
     from event2vec.studies.compare import compare as compare
     from event2vec.studies.experiment import experiment as experiment
+    from event2vec.studies.gallery import draw_gallery as draw_gallery
     from event2vec.studies.probe import probe as probe
     from event2vec.studies.report import report as report
     from event2vec.training.authors import import_checkpoint as import_checkpoint
@@ -96,6 +105,7 @@ _HOMES = {
     "Progress": "progress",
     "Cluster": "cluster",
     "read_events": "io",
+    "read_recording": "io",
     "read_chunks": "io.chunks",
     "write_events": "io",
     "cluster_events": "clustering",
@@ -110,6 +120,8 @@ _HOMES = {
     "prepare": "data.prepare",
     "copy_store": "data.shard_writer",
     "collate": "data.batches",
+    "cached_stores": "data.cache",
+    "remove_cached": "data.cache",
     "forgetting_attention": "model.attention",
     "ModelConfig": "model.config",
     "Classifier": "model.classifier",
@@ -118,11 +130,13 @@ _HOMES = {
     "save_model": "model.checkpoint",
     "load_model": "model.checkpoint",
     "view": "player",
+    "show": "player",
     "Evaluation": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
     "predict": "evaluation.predict",
     "Timeline": "evaluation.timeline",
     "timeline": "evaluation.timeline",
+    "view_answers": "evaluation.figures.clips",
     "Recipe": "training.recipe",
     "load_recipe": "training.recipe",
     "train": "training.train",
@@ -132,12 +146,16 @@ _HOMES = {
     "evaluate_runs": "training.evaluations",
     "import_checkpoint": "training.authors",
     "push": "training.push",
-    "export": "exporting",
     "probe": "studies.probe",
     "report": "studies.report",
     "compare": "studies.compare",
     "experiment": "studies.experiment",
+    "draw_gallery": "studies.gallery",
+    "export": "exporting",
     "live": "streaming",
+    "list_cameras": "streaming.camera_source",
+    "run_benchmark": "benchmark",
+    "ShownProgress": "cli.progress",
 }
 __all__ = list(_HOMES)  # in flow order
 
@@ -150,3 +168,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
+
+
+import event2vec.baselines  # noqa: E402, F401  # registers its networks by name; loads neither numpy nor torch

@@ -7,7 +7,6 @@ Columns are torch tensors, or numpy arrays where torch is not needed: from a fil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,8 +63,10 @@ class Events:
     def __len__(self) -> int:
         return len(self.t)
 
-    def __getitem__(self, rows: slice) -> "Events":
+    def __getitem__(self, rows: slice | int | np.integer) -> "Events":
         """Events by position: `events[:100]`, `events[::2]`. By time: `between`."""
+        if not isinstance(rows, slice):  # a single number would give columns without a length
+            raise ValueError(f"events are taken by slices, got events[{rows}]. For one event: events[{rows}:][:1]")
         return self.select(rows)
 
     def __repr__(self) -> str:
@@ -117,10 +118,6 @@ class Events:
         x = self.x * ((sensor.width - 1) / max(self.sensor.width - 1, 1))
         y = self.y * ((sensor.height - 1) / max(self.sensor.height - 1, 1))
         return replace(self, x=x.clip(max=sensor.width - 1), y=y.clip(max=sensor.height - 1), sensor=sensor)
-
-    def show(self, title: str = "events") -> Any:
-        """The event player with these events, in a notebook. `view` writes it to a file."""
-        return import_module("event2vec.player").show(self, title)  # by name: it is further down the flow
 
     def torch(self) -> "Events":
         """The same with tensors as columns."""

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 
 class Progress:
-    """Work is divided into stages, which may nest. This class is silent; the command line has one that prints.
+    """Work is divided into stages, which may nest. This class is silent; `ShownProgress` prints.
 
-        train("digits", progress=event2vec.cli.progress.ShownProgress())
+        train("digits", progress=ShownProgress())
 
     Override `start`, `advance`, `finish` and `say` to show it elsewhere.
     """

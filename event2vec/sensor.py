@@ -33,7 +33,14 @@ class Sensor:
         """A sensor from any accepted form: a Sensor, (346, 260) or "346x260"."""
         if isinstance(size, Sensor):
             return size
-        return cls.parse(size) if isinstance(size, str) else cls(*size)
+        if isinstance(size, str):
+            return cls.parse(size)
+        try:
+            width, height = map(operator.index, size)
+        except (TypeError, ValueError):  # not two, or not whole numbers
+            expected = "(width, height) or WIDTHxHEIGHT, such as 346x260"
+            raise ValueError(f"a sensor must be {expected}, got {shown(size)}") from None
+        return cls(width, height)
 
     @classmethod
     def parse(cls, text: str) -> "Sensor":

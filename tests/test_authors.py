@@ -31,7 +31,7 @@ from event2vec.model.checkpoint import load_any_model, save_model
 from event2vec.model.classifier import build_model
 from event2vec.model.masked import MaskedEventModel, build_masked_model
 from event2vec.training.authors import CLASS_ORDER, import_masked_checkpoint, import_network
-from event2vec.training.fit import take_over
+from event2vec.training.fit import copy_weights
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=24, heads=2, blocks=2, pooling=False)
 
@@ -253,13 +253,13 @@ def test_training_starts_from_an_imported_pretrained_network(tmp_path):
     save_model(import_masked_checkpoint(path, TINY), tmp_path / "net")
     assert isinstance(load_any_model(tmp_path / "net"), MaskedEventModel)
     classifier = build_model(replace(TINY, intensity="linear"))
-    assert len(take_over(classifier, tmp_path / "net")) > 20
+    assert len(copy_weights(classifier, tmp_path / "net")) > 20
     found = classifier.state_dict()["backbone.stages.0.blocks.1.widen.weight"]
     assert torch.equal(found, their_weights(TINY, masked=True)["classifier.backbone_net.layers.1.ffn.linear1.weight"])
     with pytest.raises(Event2VecError, match=r"intensity linear, this recipe has log. Add --model.intensity linear"):
-        take_over(build_masked_model(TINY), tmp_path / "net")
+        copy_weights(build_masked_model(TINY), tmp_path / "net")
     with pytest.raises(Event2VecError, match=r"relative false, this recipe has true. Add --model.relative false"):
-        take_over(build_model(replace(TINY, intensity="linear", relative=True)), tmp_path / "net")
+        copy_weights(build_model(replace(TINY, intensity="linear", relative=True)), tmp_path / "net")
 
 
 def test_the_two_kinds_of_checkpoint_are_told_apart(tmp_path):

@@ -70,7 +70,7 @@ def test_training_data_is_found_again_and_clustered_once(raw, cache):
 
 
 def test_what_training_needs_is_asked_for(tmp_path):
-    with pytest.raises(Event2VecError, match="--data is required: a prepared store, or the folder with the data set"):
+    with pytest.raises(Event2VecError, match="--data is required: a prepared store, or the folder with"):
         open_for_training(None, "nmnist", CLUSTERS)
     with pytest.raises(Event2VecError, match="The digits are built in: omit --data"):
         open_for_training(tmp_path, "digits", CLUSTERS)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import encoders
 import pytest
@@ -11,10 +12,19 @@ from shell import run
 
 from event2vec import __version__
 from event2vec.cli import GROUPS, VERBS, _show_warning, build_parser
+from event2vec.cli.evaluate import SWEEPS
+from event2vec.data.datasets.asl_dvs import ORIENTATIONS
+from event2vec.data.sampling import Sampling
 from event2vec.devices import PRECISIONS
-from event2vec.settings import describe_settings
+from event2vec.evaluation.sweeps import Kind
+from event2vec.io import WRITERS
+from event2vec.io.units import MICROSECONDS
+from event2vec.settings import choices_of, describe_settings
 from event2vec.training.recipe import Recipe, load_recipe
 
+FOLDER = Path(__file__).parent / "golden"
+ROOT = FOLDER.parent.parent
+RECORDING = FOLDER / "recordings/3/npz.npz"
 HEAVY = ("torch", "numpy", "scipy", "matplotlib", "lightning", "rich", "eventcv")
 
 
@@ -63,11 +73,32 @@ def test_each_verb_explains_itself_and_loads_nothing_heavy(verb):
         ("prepare", "folder", "--out", "x"),
         ("import", ".", "--recipe", "digit", "--out", "nowhere"),
         ("import", ".", "--recipe", "digits", "--out", "."),
+        ("train", "digits", "--out", str(ROOT)),
+        ("pretrain", "digits", "--out", str(ROOT)),
+        ("train", "--resume", "."),
+        ("train", "--resume", str(FOLDER / "network")),
+        ("evaluate", "."),
+        ("figures", "."),
+        ("report", "."),
+        ("report", str(FOLDER / "network")),
+        ("predict", ".", str(RECORDING)),
+        ("experiment", "tables"),
+        ("experiment", "embeddings", "--recipe", "digit"),
+        ("experiment", "embeddings", "--recipe", "digits", "--pretrain", "digit"),
+        ("experiment", "embeddings", "--recipe", "folder"),
     ],
     ids=" ".join,
 )
 def test_what_can_be_refused_at_once_is_refused_before_torch_is_loaded(arguments):
     assert loaded_after(*arguments)[0] == "[]"
+
+
+def test_a_format_that_cannot_be_written_is_refused_before_the_recording_is_read(tmp_path, capsys):
+    loaded, _ = loaded_after("convert", str(RECORDING), str(tmp_path / "x.foo"))
+    assert "torch" not in loaded
+    (tmp_path / "noise.raw").write_bytes(b"no recording")
+    assert run("convert", tmp_path / "noise.raw", tmp_path / "x.foo") == 2
+    assert "x.foo: cannot be written: '.foo' is not one of .npz" in capsys.readouterr().err
 
 
 def settings_shown(*arguments):
@@ -90,9 +121,18 @@ def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_na
         assert {each.name for each in describe_settings(recipe)} <= shown.keys()
 
 
-def test_the_precisions_offered_are_those_that_can_be_computed_in():
-    (option,) = (each for each in build_parser("evaluate")._actions if each.dest == "precision")
-    assert tuple(option.choices or ()) == PRECISIONS
+def choices(verb, name):
+    (option,) = (each for each in build_parser(verb)._actions if each.dest == name)
+    return list(option.choices or ())
+
+
+def test_what_is_offered_is_what_the_library_can_do():
+    assert choices("evaluate", "precision") == list(PRECISIONS)
+    assert choices("convert", "time_unit") == list(MICROSECONDS)
+    assert choices("cut", "format") == [suffix.removeprefix(".") for suffix in WRITERS]
+    assert choices("prepare", "orientation") == list(ORIENTATIONS)
+    assert choices("prepare", "seeding") == list(choices_of(Sampling, "seeding"))
+    assert get_args(Kind) == SWEEPS, "which is written twice, since sweeps need torch"
 
 
 def test_the_version_is_printed(capsys):
@@ -120,7 +160,7 @@ def test_a_wrong_call_gets_one_line_in_the_users_own_words(capsys):
             ["evaluate", "nowhere"],
             "RUN: nowhere does not exist, expected a run, a folder with a saved network, or hf://OWNER/NAME",
         ),
-        (["report", ".", "--out", "."], "--out: . is a folder, expected the name of a file to write"),
+        (["report", FOLDER / "network", "--out", "."], "--out: . is a folder, expected the name of a file to write"),
         (["--hlep"], "unknown option '--hlep'"),
         (["prepare", "folder", "--out", "x", "--workers", "two"], "--workers: must be a whole number, got 'two'. See"),
         (["info", "a", "--sensr", "demo.raw"], "unknown option --sensr (did you mean --sensor?). See"),
@@ -169,7 +209,7 @@ def test_an_unexpected_error_is_one_line_and_its_place_on_demand(capsys, monkeyp
         (("predict", "a", "b", "--vote", "9" * 40), "--vote: must be a whole number, got '999"),
         (("convert", "a", "b", "--start", "nan"), "--start: must be a number, got 'nan'"),
         (("convert", "a", "b", "--stop", "1e999"), "--stop: must be a number, got '1e999'"),
-        (("evaluate", "a", "--events", "9" * 5000), "--events takes whole numbers"),
+        (("evaluate", str(FOLDER / "network"), "--events", "9" * 5000), "--events takes whole numbers"),
         (("train", "digits", "--training.epochs", "!!python/object:x"), "--training.epochs cannot be used: tags"),
         (("train", "digits", "--training.epochs", "&a [*a]"), "--training.epochs cannot be used: aliases"),
         (("train", "digits", "--training.epochs", "2024-01-01"), "must be a whole number, got '2024-01-01'"),

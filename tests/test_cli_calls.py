@@ -57,17 +57,29 @@ def report(called):
     return called("event2vec.studies.report.report", Report(Path("page.html"), evaluation(), {}))
 
 
-def test_a_report_says_how_good_the_network_is_and_where_the_page_lies(report, capsys):
-    assert run("report", NETWORK, "--out", "page.html", "--repeats", "3", "--device", "cpu", "--workers", "1") == 0
+@pytest.fixture
+def some_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("some").mkdir()
+    Path("some/run.json").touch()
+    return "some"
+
+
+def test_a_report_says_how_good_the_network_is_and_where_the_page_lies(report, some_run, capsys):
+    assert run("report", some_run, "--out", "page.html", "--repeats", "3", "--device", "cpu", "--workers", "1") == 0
     ((given, named),) = report
-    assert given == (str(NETWORK), "page.html")
+    assert given == (some_run, "page.html")
     assert (named["repeats"], named["device"], named["workers"], named["data"]) == (3, "cpu", 1, None)
     assert capsys.readouterr().err == "66.7 % of 6 recordings (95 % interval 30.0 to 90.3 %). The page: page.html\n"
+    Path("page.html").touch()
+    assert run("report", some_run, "--out", "page.html") == 2
+    assert "page.html: exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
+    assert run("report", some_run, "--out", "page.html", "--overwrite") == 0
 
 
-def test_a_report_with_a_section_that_failed_is_not_a_success(called, capsys):
+def test_a_report_with_a_section_that_failed_is_not_a_success(called, some_run, capsys):
     called("event2vec.studies.report.report", Report(Path("page.html"), None, {"Accuracy": "the store is gone"}))
-    assert run("report", NETWORK) == 2
+    assert run("report", some_run) == 2
     assert capsys.readouterr().err == "The page: page.html\n"
 
 

@@ -99,7 +99,7 @@ if os.environ["RANK"] == "0":
 else:
     while not waits.exists():
         time.sleep(0.01)
-    assert Run(Path(folder)).is_free, "the first process began alone"
+    assert Run(Path(folder)).can_start, "the first process began alone"
 Run.start(load_recipe(recipe), EventStore.open(store), folder)
 """
 

@@ -158,6 +158,9 @@ def test_a_batch_of_two_sensors_or_none_is_refused(make_events):
 def test_events_are_cut_shown_and_handed_to_numpy(make_events):
     events = make_events(40)
     assert_same(events[10:30:2], events.select(slice(10, 30, 2)))
+    for row in (3, np.int64(3)):
+        with pytest.raises(ValueError, match=r"taken by slices, got events\[3\]. For one event: events\[3:\]\[:1\]"):
+            events[row]
     assert repr(Events.from_arrays([1], [2], [5], [1], sensor=(34, 30))) == "Events(1 event, 0 ms, 34x30)"
     table = events.numpy()
     assert table.dtype.names == ("x", "y", "t", "p", "rho")

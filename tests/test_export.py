@@ -334,7 +334,7 @@ def test_an_old_graph_never_has_new_weights_beside_it(tmp_path):
     _publish(draft, path)
     assert (path.read_text(), path.with_suffix(".bin").read_text()) == ("new", "weights")
     path.unlink()
-    said = run_verb("export", tmp_path, "--format", "openvino", "--out", path, code=2).err
+    said = run_verb("export", FOLDER / "network", "--format", "openvino", "--out", path, code=2).err
     assert "network.bin: exists already" in said
 
 

@@ -160,5 +160,5 @@ def test_it_is_trained_resumed_and_evaluated_by_the_same_calls(recurrent, tmp_pa
     save_model(build_model(ModelConfig(sensor=SMALL, classes=3, dim=16, blocks=1)), tmp_path / "ours")
     with pytest.raises(Event2VecError, match="holds a network of the kind event2vec, this recipe has frame_cnn"):
         train("frame_cnn", store, tmp_path / "other", tmp_path / "ours", **settings)
-    with pytest.raises(Event2VecError, match="a training of frame_cnn cannot start from another network"):
+    with pytest.raises(Event2VecError, match="frame_cnn cannot be initialised from another network"):
         train("frame_cnn", store, tmp_path / "other", run.folder, **settings)

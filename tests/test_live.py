@@ -212,6 +212,25 @@ def test_a_loop_that_is_left_ends_the_stream_and_completes_the_file(network, tmp
     assert (kept.x[:200] == digits("3").x).all()
 
 
+def test_live_says_unknown_where_predict_does():
+    usual = len(QUANTILES)
+    saw = TrainedOn(9, (0.1,) * usual, (1e3,) * usual, (1e4,) * usual)
+    broken = load_model(NETWORK)
+    next(broken.parameters()).data.fill_(torch.nan)
+    few = load_model(NETWORK)
+    few.trained_on = saw
+    events = make_recording(90, sensor=SENSOR, duration=100_000)
+    for model in (few, broken):
+        stream = Live(model, Silent(), 0.2, min_events=1)
+        chunk = chunk_of(events)
+        stream.reader._take(chunk)
+        answer, predicted = stream._answer(chunk.happened, None), model.predict(events)
+        stream.close()
+        assert (answer.label, answer.name) == (predicted.label, predicted.name) == (None, "unknown")
+        assert list(answer.scores.values()) == pytest.approx(predicted.scores.tolist())
+        assert answer.remarks == predicted.remarks
+
+
 def test_a_window_can_be_changed_while_it_runs(network):
     stream = Live(network, Silent(), 0.2)
     chunk = chunk_of(make_recording(300, sensor=SENSOR, duration=100_000))
@@ -219,7 +238,7 @@ def test_a_window_can_be_changed_while_it_runs(network):
     assert stream._answer(chunk.happened, None).events == 300
     stream.window = 0.05
     assert stream._answer(chunk.happened, None).events == int((chunk.t > chunk.t[-1] - 50_000).sum())
-    with pytest.raises(Event2VecError, match="--window must be"):
+    with pytest.raises(Event2VecError, match=r"^window must be"):
         stream.window = 1e9
     stream.close()
 

@@ -12,7 +12,7 @@ from conftest import assert_same, make_recording
 from golden.make import FOLDER
 from shell import run
 
-from event2vec import Event2VecError, Events, Sensor, read_events, view
+from event2vec import Event2VecError, Events, Sensor, read_events, show, view
 from event2vec.player import MOST
 from event2vec.player.animation import COLOURS, Animation
 from event2vec.player.clip import Clip, Part, Thinner
@@ -43,7 +43,7 @@ def test_a_long_recording_is_thinned_evenly_and_says_so(tmp_path):
     events = make_recording(MOST + 1000)
     made = view(events, tmp_path / "long.html")
     assert (made.shown, made.recorded) == (MOST, MOST + 1000)
-    assert events.show().clip.events.t.tolist() == events.show().clip.events.t.tolist(), "the same events each time"
+    assert show(events).clip.events.t.tolist() == show(events).clip.events.t.tolist(), "the same events each time"
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_the_page_fits_phone_and_screen(opened, real, tmp_path, width):
 
 def test_a_notebook_shows_the_page_in_a_frame(opened, tmp_path):
     events = make_recording(50)
-    shown = events.show("</script><b>mine")
+    shown = show(events, "</script><b>mine")
     frame = shown._repr_html_()
     assert html.unescape(frame.partition('srcdoc="')[2].partition('"')[0]) == str(shown)
     (tmp_path / "notebook.html").write_text(f"<!doctype html><link rel=icon href='data:,'>{frame}", "utf-8")
@@ -238,3 +238,6 @@ def test_the_verb_says_how_fast_its_animation_plays(real, tmp_path, capsys):
     assert run("view", real, "--gif", "--out", tmp_path / "a.gif") == 0
     assert "times the recorded speed" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["a.gif"]
+    assert run("view", real, "--out", tmp_path / "a.gif") == 2
+    assert "a.gif: exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
+    assert run("view", real, "--out", tmp_path / "a.gif", "--overwrite") == 0

@@ -56,10 +56,11 @@ def test_settings_of_the_network_are_those_of_the_recipe():
 )
 def test_what_can_be_refused_early_is(arguments, message):
     with pytest.raises(Event2VecError, match=message):
-        check_recipe_options(parse(*arguments))
+        check_recipe_options(parse(*arguments), "train")
 
 
 def test_a_resumed_run_and_printed_settings_need_no_data(tmp_path):
-    check_recipe_options(parse("--resume", str(tmp_path)))
-    check_recipe_options(parse("folder", "--print-config"))
-    check_recipe_options(parse("digits"))
+    (tmp_path / "run.json").write_text("{}")
+    check_recipe_options(parse("--resume", str(tmp_path)), "train")
+    check_recipe_options(parse("folder", "--print-config"), "train")
+    check_recipe_options(parse("digits"), "train")

@@ -214,7 +214,7 @@ def test_training_reads_all_sets_and_goes_on_with_as_many(tmp_path, monkeypatch)
     assert [one.rows.tolist() for one in seen[0]] == [[0, 2, 4, 6, 8, 10], [1, 3, 5, 7, 9, 11]]
     assert load_recipe(tmp_path / "run/recipe.yaml").sampling.clusterings == 2, "what the store holds"
     one = EventStore.create(tmp_path / "one", recordings, **names)
-    with pytest.raises(Event2VecError, match="its clusterings per recording are 1, expected 2"):
+    with pytest.raises(Event2VecError, match="it has 1 clustering per recording, expected 2"):
         Run.open(tmp_path / "run").resume(one.folder)
 
 
@@ -354,6 +354,6 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on(store, small_disk):
 
 
 def test_a_users_own_folder_with_our_ending_is_no_free_place_for_a_run(tmp_path):
-    assert Run(tmp_path).is_free
+    assert Run(tmp_path).can_start
     (tmp_path / "novel.writing").mkdir()
-    assert not Run(tmp_path).is_free
+    assert not Run(tmp_path).can_start

@@ -98,7 +98,7 @@ def test_all_that_is_to_be_known_is_said(store, tmp_path):
         "15 training recordings, 3 validation recordings (drawn from the training recordings) and 6 test recordings, "
         f"3 classes, sensor 34x30. Run folder: {tmp_path}/run"
     )
-    assert re.search(r" % of 6 test recordings are recognised; 95 % interval [\d.]+ to [\d.]+ %$", told.lines[-2])
+    assert re.search(r"^Accuracy on 6 test recordings: [\d.]+ %; 95 % interval [\d.]+ to [\d.]+ %$", told.lines[-2])
     assert [line.split("  ")[0] for line in told.lines if line.startswith("epoch")] == ["epoch 1/2", "epoch 2/2"]
     assert told.lines[-1] == f"The network is in {tmp_path}/run/best, its curves in {tmp_path}/run/curves.png"
     assert told.depth == 0, "every stage was finished"
@@ -137,7 +137,9 @@ def test_groups_that_would_be_ignored_or_lie_on_both_sides_are_said(people, stor
         train("digits", None, tmp_path / "run", **ignored)
     for split, person in (("train", "person1"), ("train", "person2"), ("test", "person1")):
         shutil.copytree(people / "wave" / person, tmp_path / "data" / split / "wave" / person)
-    with pytest.warns(Event2VecWarning, match="the group 'person1' is in train and test: results on a group"):
+    with pytest.warns(
+        Event2VecWarning, match="the group 'person1' is in train and test: accuracy will be overestimated"
+    ):
         train("folder", tmp_path / "data", tmp_path / "both", **SMALL_NETWORK)
     assert not (tmp_path / "run").exists()
 
@@ -185,10 +187,10 @@ def test_an_evaluation_is_kept_in_the_run(run, store, tmp_path):
 def test_a_network_alone_opens_as_a_run_without_a_past(run, store, tmp_path):
     save_model(run.model(), tmp_path / "network")
     alone = Run.open(tmp_path / "network")
-    assert not alone.has_begun
+    assert not alone.is_started
     assert alone.evaluate(store.folder, repeats=1).accuracies == run.evaluate(repeats=1).accuracies
     assert sorted(path.name for path in alone.folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
-    with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set the recordings with --data"):
+    with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set data \(--data\)"):
         alone.evaluate()
     with pytest.raises(Event2VecError, match=r"is not a run: it has no recipe.yaml"):
         _ = alone.recipe
@@ -361,12 +363,14 @@ def test_other_cameras_and_unequal_classes_are_said_and_weights_change_the_train
         settings = {**SMALL_NETWORK, "objective": {"class_weights": weights}, "training": {"epochs": 1, "batch": 4}}
         runs.append(train("folder", tmp_path / "data", tmp_path / weights, progress=told, **settings))
         assert "Recordings of other sensors are scaled to 34x30: 1 of 60x50" in told.lines
-        said = any(line.startswith("Classes have from 2 to 9 training recordings; --objective") for line in told.lines)
+        said = any(line.startswith("Classes have from 2 to 9 training recordings; objective") for line in told.lines)
         assert said == (weights == "none")
     assert runs[0].metrics[0]["train_loss"] != runs[1].metrics[0]["train_loss"]
 
 
 def test_a_choice_of_folds_that_would_be_ignored_is_refused(store, tmp_path):
     settings: dict[str, Any] = {"data.folds_over": "all"}
-    with pytest.raises(Event2VecError, match=r"data.folds_over is for cross-validation. Omit it, or add --folds"):
+    with pytest.raises(
+        Event2VecError, match=r"data.folds_over is for cross-validation. Omit it, or use cross_validate"
+    ):
         train("folder", store, tmp_path / "run", **settings)

@@ -22,6 +22,12 @@ def test_other_text_is_refused(text):
         Sensor.parse(text)
 
 
+@pytest.mark.parametrize("size", [34, (10,), (10, 12, 3), (3.5, 4), None])
+def test_what_is_not_two_whole_numbers_is_refused_in_one_line(size):
+    with pytest.raises(ValueError, match=r"a sensor must be \(width, height\) or WIDTHxHEIGHT, such as 346x260, got"):
+        Sensor.of(size)
+
+
 @pytest.mark.parametrize("size", [(0, 5), (5, 0), (-1, 5), (LARGEST_SIDE + 1, 5)])
 def test_sizes_that_no_camera_has_are_refused(size):
     with pytest.raises(ValueError, match=f"must be from 1 to {LARGEST_SIDE}"):

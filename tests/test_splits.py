@@ -73,7 +73,10 @@ def test_a_group_on_both_sides_is_named(tmp_path):
     store = make_store(tmp_path / "store", [0] * 6, ["train"] * 4 + ["test"] * 2, groups=list("aabbbc"))
     found = Groups.of(store)
     assert found is not None
-    assert found.warning == ("the group 'b' is in train and test: results on a group that was learnt from are too good")
+    assert found.warning == (
+        "the group 'b' is in train and test: accuracy will be overestimated, "
+        "because this group was also used for training"
+    )
 
 
 def test_validation_is_taken_from_training_recordings_and_from_nothing_else(tmp_path):

@@ -19,9 +19,11 @@ from event2vec import (
     Sensor,
     Windows,
     build_model,
+    load_model,
     read_events,
     save_model,
     timeline,
+    view_answers,
     write_events,
 )
 from event2vec.cli import main
@@ -202,7 +204,7 @@ def test_what_no_class_reaches_is_unknown_and_quiet_windows_are_left_out(network
 def test_a_network_without_windows_asks_for_them(network):
     bare = build_model(network.config, sampling=Sampling(length=8))
     events = make_recording(50, sensor=network.config.sensor)
-    with pytest.raises(Event2VecError, match=r"has no windows. Set --window SECONDS"):
+    with pytest.raises(Event2VecError, match="whole recordings, without windows"):
         timeline(bare, events)
     assert len(timeline(bare, events, Windows(window_events=10))) == 5
     with pytest.raises(Event2VecError, match="min_confidence must be from 0 to 1"):
@@ -331,9 +333,31 @@ def test_predict_scores_a_timeline_and_names_what_is_wrong(saved, tmp_path, caps
         assert problem in capsys.readouterr().err
     assert run_verb("predict", saved, file, tmp_path / "gone.raw", "--json") == 2
     assert "does not exist" in json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
+    for option, name in (("--csv", "y.csv"), ("--picture", "y.png"), ("--page", "y.html")):
+        (tmp_path / name).write_text("mine")
+        assert run_verb("predict", saved, file, option, tmp_path / name) == 2
+        assert f"{name}: exists already. Choose another {option} or add --overwrite" in capsys.readouterr().err
+        assert (tmp_path / name).read_text() == "mine"
+        assert run_verb("predict", saved, file, option, tmp_path / name, "--overwrite") == 0
+        assert (tmp_path / name).stat().st_size > 200
+        capsys.readouterr()
     for option, name in (("--picture", "x.png"), ("--page", "x.html")):
         assert run_verb("predict", saved, file, file, option, tmp_path / name) == 2
         assert f"{option} shows one recording" in capsys.readouterr().err
+
+
+def test_python_writes_the_table_and_the_page_of_the_command_line(saved, tmp_path, network):
+    write_events(tmp_path / "x.npz", make_recording(900, sensor=network.config.sensor, duration=900_000))
+    (tmp_path / "x_labels.csv").write_text("class,start,stop\nb,0.1,0.3\n")
+    written = ("--csv", tmp_path / "verb.csv", "--page", tmp_path / "verb.html", "--labels", "beside")
+    assert run_verb("predict", saved, tmp_path / "x.npz", *written) == 0
+    found = view_answers(load_model(saved), tmp_path / "x.npz", tmp_path / "python.html", labels="beside")
+    found.write_csv(tmp_path / "python.csv")
+    assert (tmp_path / "python.html").read_bytes() == (tmp_path / "verb.html").read_bytes()
+    ours, theirs = ((tmp_path / name).read_text().splitlines() for name in ("python.csv", "verb.csv"))
+    assert [f"file,{ours[0]}", *(f"{tmp_path / 'x.npz'},{row}" for row in ours[1:])] == theirs
+    with pytest.raises(Event2VecError, match="is not a page, expected a name that ends in"):
+        view_answers(network, tmp_path / "x.npz", tmp_path / "x.csv")
 
 
 def test_labels_are_checked_before_anything_is_answered(saved, tmp_path, capsys, network, monkeypatch):

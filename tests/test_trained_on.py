@@ -132,7 +132,7 @@ def test_quantiles_and_ranges_by_hand():
     assert too_few(Extent(10.0, 1.0), flat) is None
     assert too_few(Extent(9.0, 1.0), flat) == "9 events are too few to judge by: in training 100 to 100"
     assert flat.remarks(Extent(1.0, 0.01)) == ("0.01 s long, in training 1 to 1", "1 event, in training 100 to 100")
-    said = "9 recordings of 1 to 1 s{} with 100 to 100 events (100 to 100 per second), 0.1 to 99.9 % of them"
+    said = "9 recordings of 1 to 1 s{} with 100 to 100 events (100 to 100 per second) (0.1 to 99.9 % quantiles)"
     assert flat.summary(Sampling()) == said.format("")
     assert flat.summary(Sampling(method="clusters")) == said.format(" from the first to the last cluster")
 

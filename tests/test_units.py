@@ -30,7 +30,7 @@ def test_times_become_whole_microseconds(t, unit, found):
 @pytest.mark.parametrize(
     ("t", "unit", "message"),
     [
-        ([0.5], None, r"a\.csv: has fractional times and no unit. Set one: --time-unit s"),
+        ([0.5], None, r"a\.csv: has fractional times and no unit. Set time_unit \(--time-unit\) to s"),
         ([1], "h", "unknown time unit 'h'; expected one of s, ms, us, ns"),
         ([np.nan], "s", "not numbers, or beyond"),
         ([1e300], "s", "not numbers, or beyond"),

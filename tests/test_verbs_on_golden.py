@@ -88,10 +88,10 @@ def test_benchmark_runs_all_its_parts_and_compares_with_an_earlier_run(tmp_path,
 
     speeds = dict.fromkeys(PARTS, 1.5) | {"model": 2.5}
 
-    def measured(part, options):
+    def measured(part, **settings):
         return [Measurement({"of": part}, {"left out": None}, {"ours / limit": speeds[part]})]
 
-    monkeypatch.setattr(benchmark, "_measure", measured)
+    monkeypatch.setattr(benchmark, "run_benchmark", measured)
     assert run("benchmark", "--json") == 0
     said = capsys.readouterr()
     rows = json.loads(said.out)

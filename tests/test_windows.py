@@ -208,7 +208,7 @@ def assert_report_plays_a_long_recording(run, folder):
     assert [part["start"] for part in long["answers"]] == ends[:-1]
     assert ends[-1] == events.duration
     path.write_bytes(b"gone")
-    assert "Answers over time could not be had" in sections._player(study)
+    assert "Answers over time could not be computed" in sections._player(study)
     path.unlink()
     assert study.long_recording is None
 
@@ -247,7 +247,7 @@ def test_long_recordings_and_classes_with_one_get_a_hint(tmp_path):
     far, single = window_hints(store)
     assert far.startswith("long/0.npz lasts 1")
     assert far.endswith("most recordings 0.0956 s; --window 0.096 cuts long ones into many")
-    assert single.startswith("1 class has one recording: 'long'. If they are long, --window SECONDS cuts them")
+    assert single.startswith("1 class has only one recording: 'long'. If it is long, cut it into windows with --window")
     windows = prepare(open_splits("folder", tmp_path / "data", windows=Windows(window=0.1)), tmp_path / "windows").store
     assert window_hints(windows) == []
 

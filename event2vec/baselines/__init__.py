@@ -5,11 +5,6 @@ beside each other in `config.py`, which does not load torch, so that `--help` is
 may be in its own file.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
-
 from event2vec.baselines.config import (
     EfvConfig,
     EventMaeConfig,
@@ -24,19 +19,10 @@ from event2vec.baselines.config import (
     SpikGruConfig,
     VoxelGridConfig,
 )
-from event2vec.model.config import ModelConfig, NetworkConfig
+from event2vec.model.networks import NETWORKS as NETWORKS
+from event2vec.model.networks import Baseline as Baseline
 
-
-@dataclass(frozen=True)
-class Baseline:
-    """A compared system: its settings, and where the class of its network is."""
-
-    section: type[NetworkConfig]
-    network: str  # module:class
-    masked: str = ""  # the same of its network for pre-training, if it has one
-
-
-NETWORKS = {
+NETWORKS |= {
     "frame_cnn": Baseline(FrameCnnConfig, "event2vec.baselines.frame_cnn:FrameCnn"),
     "voxel_grid": Baseline(VoxelGridConfig, "event2vec.baselines.voxel_grid:VoxelGrid"),
     "eventnet": Baseline(EventNetConfig, "event2vec.baselines.eventnet:EventNet"),
@@ -52,27 +38,3 @@ NETWORKS = {
     "mstp": Baseline(MstpConfig, "event2vec.baselines.mstp:Mstp"),
     "spikgru": Baseline(SpikGruConfig, "event2vec.baselines.spikgru:SpikGru"),
 }
-
-
-def section_of(content: Any) -> type[NetworkConfig]:
-    """The section that a model's settings belong to, by their `network`; ours where they name none that we know."""
-    name = content.get("network") if isinstance(content, Mapping) else None
-    return NETWORKS[name].section if isinstance(name, str) and name in NETWORKS else ModelConfig
-
-
-def network_class(name: str) -> Any:
-    """The class of a compared system's network, loaded when it is asked for."""
-    return _load(NETWORKS[name].network)
-
-
-def masked_class(name: str) -> Any:
-    """The same of its network for pre-training."""
-    if not NETWORKS[name].masked:
-        known = ", ".join(["event2vec", *(other for other, baseline in NETWORKS.items() if baseline.masked)])
-        raise ValueError(f"model.network must be one of {known} for pre-training, got {name}")
-    return _load(NETWORKS[name].masked)
-
-
-def _load(place: str) -> Any:
-    module, _, network = place.partition(":")
-    return getattr(import_module(module), network)

@@ -25,15 +25,12 @@ import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from event2vec.benchmark import PARTS
+from event2vec.benchmark import PARTS, run_benchmark
 from event2vec.cli.options import add_device_options, add_json_option
 from event2vec.cli.parser import existing
 from event2vec.cli.printing import print_table, say
-
-if TYPE_CHECKING:
-    from event2vec.benchmark.measurement import Measurement
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -50,7 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--network",
         metavar="FOLDER",
         type=existing("a run or a network"),
-        help="for attention: a trained network, whose own gates show what stopping early brings",
+        help="for attention: a trained network; measures how much its forget gates speed up attention",
     )
     parser.add_argument(
         "--compile", action="store_true", help="for model: use torch.compile, which needs a C++ compiler"
@@ -78,10 +75,11 @@ def run(options: Namespace) -> None:
     before = _read(Path(options.compare)) if options.compare else None
     if options.part in (None, "model"):
         check_recipe(options.recipe)  # before minutes of measuring
-    parts = {}
+    names = ("data", "recipe", "network", "compile", "minutes", "device", "precision")
+    settings, parts = {name: getattr(options, name) for name in names}, {}
     for part in [options.part] if options.part else PARTS:
         say(f"measuring {part}")
-        parts[part] = _measure(part, options)
+        parts[part] = run_benchmark(part, **settings)
         if not options.json:
             _print_rows([each.row() for each in parts[part]])
     changes = [change.row() for change in compare(before, parts)] if before is not None else []
@@ -108,49 +106,6 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
     if not plain or not parts.keys() <= {*PARTS, "changes"}:
         raise FileError(path, "was not written by 'event2vec benchmark --json'")
     return parts
-
-
-def _measure(part: str, options: Namespace) -> "list[Measurement]":
-    from event2vec.devices import Compute
-    from event2vec.errors import FileError
-
-    folder = Path(options.data) if options.data else None
-    if folder is not None and not folder.is_dir():
-        raise FileError(folder, "is not a folder, expected a folder with recordings")
-    if part == "data":
-        from event2vec.benchmark.data import measure_data
-        from event2vec.benchmark.shards import measure_shards
-
-        return measure_data() + measure_shards()
-    if part == "attention":
-        from event2vec.benchmark.attention import measure_attention
-
-        network = Path(options.network) if options.network else None
-        return measure_attention(Compute.choose(options.device, options.precision), network)
-    if part == "training":
-        from event2vec.benchmark.training import measure_training
-
-        return measure_training()
-    if part == "streaming":
-        from event2vec.benchmark.streaming import measure_streaming
-
-        return measure_streaming(folder, options.minutes)
-    if part == "model":
-        from event2vec.benchmark.model import TRAINED, measure_model
-
-        compute = Compute.choose(options.device, options.precision, TRAINED)
-        return measure_model(options.recipe, options.compile, compute, folder)
-    if part == "clustering":
-        from event2vec.benchmark.clustering import measure_clustering
-
-        return measure_clustering(folder, Compute.choose(options.device, options.precision))
-    if part == "live":
-        from event2vec.benchmark.live import measure_live
-
-        return measure_live(folder, options.minutes)
-    from event2vec.benchmark.reading import measure_reading
-
-    return measure_reading(folder)
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:

@@ -5,6 +5,7 @@ Times in OUT start at 0 with its first event. Suffixes: .npz (lossless, also for
 """
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from event2vec.cli.options import add_reading_options, check_free, reading_options
 from event2vec.cli.parser import existing
@@ -23,14 +24,15 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(options: Namespace) -> None:
+    from event2vec.io import check_output
+
     if options.stop is not None and options.stop <= options.start:
         raise Event2VecError(f"--stop {options.stop:g} must come after --start {options.start:g}")
+    check_output(Path(options.output))
     check_free(options.output, options.overwrite, "OUT")
 
 
 def run(options: Namespace) -> None:
-    from pathlib import Path
-
     from event2vec.io import read_recording, write_events
 
     output = Path(options.output)

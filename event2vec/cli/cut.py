@@ -11,7 +11,9 @@ take --window too and need no files in between.
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from typing import get_args
 
+from event2vec.choices import Suffix
 from event2vec.cli.options import (
     add_json_option,
     add_reading_options,
@@ -24,7 +26,7 @@ from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError
 
-FORMATS = ("npz", "aedat4", "raw", "dat", "h5", "csv", "txt")
+FORMATS = [suffix.removeprefix(".") for suffix in get_args(Suffix)]
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -60,4 +62,4 @@ def run(options: Namespace) -> None:
         print(json.dumps({**asdict(found), "folder": str(found.folder)}, indent=2))
         return
     left_out = f"; {found.left_out:,} with too few events left out" if found.left_out else ""
-    say(f"{found.folder}: {found.files:,} {windows.summary}{left_out}")
+    say(f"{found.folder}: {windows.count(found.files)}{left_out}")

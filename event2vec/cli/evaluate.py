@@ -28,7 +28,7 @@ from event2vec.cli.options import (
     read_numbers,
     read_seconds,
 )
-from event2vec.cli.parser import existing
+from event2vec.cli.parser import existing_run
 from event2vec.cli.printing import print_evaluation, print_table, say, warn_of_far
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError
@@ -41,7 +41,7 @@ SWEEPS: tuple["Kind", ...] = ("events", "resolution", "windows")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", type=existing(RUN), help=f"{RUN}; or several")
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=existing_run(RUN), help=f"{RUN}; or several")
     add_data_option(parser, f"{DATA} (default: the run's own)")
     parser.add_argument(
         "--split",
@@ -50,10 +50,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_repeats_option(parser)
     add_vote_option(parser)
-    parser.add_argument("--events", metavar="N,N,...", help="how the accuracy depends on the number of events")
-    parser.add_argument("--resolution", metavar="N,N,...", help="how it depends on the sensor's resolution, as N x N")
+    parser.add_argument("--events", metavar="N,N,...", help="accuracy with only N events of each recording")
+    parser.add_argument("--resolution", metavar="N,N,...", help="accuracy with the sensor reduced to N x N pixels")
     parser.add_argument(
-        "--windows", metavar="S,S,...", help="how it depends on the time since the onset: the first S seconds alone"
+        "--windows", metavar="S,S,...", help="accuracy using only the first S seconds of each recording"
     )
     add_device_options(parser)
     add_workers_option(parser)
@@ -91,7 +91,7 @@ def run(options: Namespace) -> None:
     evaluation = run.evaluate(repeats=options.repeats, vote=options.vote, **_common(options))
     print(json.dumps(evaluation.facts(), indent=2)) if options.json else print_evaluation(evaluation)
     warn_of_far(evaluation)
-    if run.has_begun:
+    if run.is_started:
         pictures = (draw(options.split or "test", options.data) for draw in (run.confusion, run.reliability))
         say("Confusion matrix: {}; reliability diagram: {}".format(*pictures))
 
@@ -126,12 +126,13 @@ def _sweep(run: "Run", kind: "Kind", options: Namespace) -> None:
         print(json.dumps([point.facts(kind) for point in points], indent=2))
     else:
         for point in points:
-            note = f" (most recordings have fewer: {point.available:,})" if point.falls_short else ""
+            short = "are shorter" if kind == "windows" else "have fewer"
+            note = f" (most recordings {short}: {point.available:,})" if point.falls_short else ""
             interval = f"95 % interval {point.found.interval.percent()} %"
             print(f"{kind} {point.value:>6,}   accuracy {point.found.percent()} %   {interval}{note}")
     delay = onset_delay(points) if kind == "windows" else None
     if delay is not None:
         say(f"After {delay:g} s the accuracy is at least 90 % of that after {max(point.value for point in points):g} s")
-    if run.has_begun:
+    if run.is_started:
         table = run.sweep_file(kind, options.split or "test", options.data)
         say(f"Saved to {table}, plotted in {table.with_suffix('.png')}")

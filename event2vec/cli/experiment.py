@@ -20,26 +20,28 @@ from event2vec.cli.options import (
     check_cluster_options,
     read_cluster,
 )
-from event2vec.cli.parser import at_least, existing_or_address
+from event2vec.cli.parser import at_least, existing_run
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
-from event2vec.documents import EXPERIMENTS
+from event2vec.data.datasets import check_source
+from event2vec.documents import EXPERIMENTS, read_yaml
 from event2vec.errors import Event2VecError
+from event2vec.training.recipe import load_recipe
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(EXPERIMENTS.names())}; or a file that ends in .yaml")
-    parser.add_argument("--recipe", default="digits", metavar="RECIPE", help="what all rows have in common")
+    parser.add_argument("--recipe", default="digits", metavar="RECIPE", help="the recipe that every row starts from")
     add_data_option(parser, f"{DATA}; digits need none")
     parser.add_argument(
         "--init",
         metavar="RUN",
-        type=existing_or_address(RUN),
+        type=existing_run(RUN),
         help="start each training from the weights of this network, except its head",
     )
     parser.add_argument("--pretrain", metavar="RECIPE", help="pre-train each row with this recipe and start from that")
     parser.add_argument("--out", metavar="FOLDER", help="where runs and tables go (default: experiments/NAME-RECIPE)")
-    parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="trainings of each row")
+    parser.add_argument("--seeds", type=at_least(1), default=3, metavar="N", help="number of trainings per row")
     parser.add_argument(
         "--epochs", type=at_least(1), metavar="N", help="epochs instead of the recipe's, in pre-training too"
     )
@@ -54,6 +56,10 @@ def check(options: Namespace) -> None:
         raise Event2VecError(
             "--init starts all rows from one network and --pretrain each from its own; omit one of them"
         )
+    read_yaml(EXPERIMENTS.find(options.name))
+    if options.pretrain:
+        load_recipe(options.pretrain)
+    check_source(load_recipe(options.recipe).data.dataset, options.data)
 
 
 def run(options: Namespace) -> None:

@@ -8,7 +8,7 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import RUN, add_data_option, add_device_options, add_json_option, add_workers_option
-from event2vec.cli.parser import at_least, existing_or_address
+from event2vec.cli.parser import at_least, existing_run
 from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.names import printable
@@ -19,7 +19,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "runs",
         nargs="+",
         metavar="RUN",
-        type=existing_or_address(RUN),
+        type=existing_run(RUN),
         help="a run; give several to compare their embeddings",
     )
     parser.add_argument("--out", metavar="FOLDER", help="where the figures go (default: figures in the first run)")

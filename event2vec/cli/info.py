@@ -6,13 +6,10 @@ A file that cannot be read is reported, the others are still shown, and the exit
 import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from event2vec.cli.options import add_json_option, add_reading_options, check_files, reading_options
 from event2vec.cli.printing import print_table, say
-
-if TYPE_CHECKING:
-    from event2vec.io import Recording
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -33,7 +30,7 @@ def run(options: Namespace) -> int:
     reports: list[dict[str, Any]] = []
     for file in options.files:
         try:
-            reports.append({"file": str(file), **describe(read_recording(file, **settings))})
+            reports.append({"file": str(file), **read_recording(file, **settings).facts()})
         except Event2VecError as error:
             reports.append({"file": str(file), "error": str(error)})
     good = [report for report in reports if "error" not in report]
@@ -47,25 +44,6 @@ def run(options: Namespace) -> int:
         if "error" in report:
             say(f"event2vec: {report['error']}")
     return 0 if len(good) == len(reports) else 2
-
-
-def describe(recording: "Recording") -> dict[str, Any]:
-    """The facts about a recording, with units in their names."""
-    events = recording.events
-    seconds = events.duration / 1e6
-    return {
-        "format": recording.format,
-        "width": events.sensor.width,
-        "height": events.sensor.height,
-        "sensor_declared": recording.sensor_declared,
-        "events": len(events),
-        "start_us": recording.start,
-        "duration_us": events.duration,
-        "rate_per_second": len(events) / seconds if seconds else None,
-        "rising_share": float(events.p.double().mean()) if len(events) else None,
-        "out_of_order": recording.out_of_order,
-        "warnings": list(recording.warnings),
-    }
 
 
 def _print_table(reports: list[dict[str, Any]]) -> None:

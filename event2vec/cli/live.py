@@ -1,4 +1,4 @@
-"""Answer a live stream: the newest window, again and again, on a line that renews itself.
+"""Classify a live stream: the newest window, again and again, on one line that is updated in place.
 
     event2vec live runs/gestures camera                      an event camera on USB; --list shows what is there
     event2vec live runs/gestures udp://127.0.0.1:3333        packets of eventcv or AEStream
@@ -30,10 +30,10 @@ from event2vec.cli.options import (
     add_reading_options,
     reading_options,
 )
-from event2vec.cli.parser import at_least, existing_or_address, file_to_write
+from event2vec.cli.parser import at_least, existing_predictor, file_to_write
 from event2vec.cli.printing import print_table, say
 from event2vec.errors import Event2VecError
-from event2vec.names import printable
+from event2vec.names import counted, printable
 
 if TYPE_CHECKING:
     from event2vec.streaming import Live
@@ -45,36 +45,39 @@ QUIET = 1.0  # seconds between two lines with the same answer, where lines stay
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s RUN SOURCE [options]"
-    parser.add_argument("run", metavar="RUN", nargs="?", type=existing_or_address(PREDICTOR), help=PREDICTOR)
+    parser.add_argument("run", metavar="RUN", nargs="?", type=existing_predictor(PREDICTOR), help=PREDICTOR)
     parser.add_argument(
         "source", metavar="SOURCE", nargs="?", help="camera, camera:SERIAL, udp://HOST:PORT, - or a recording"
     )
-    parser.add_argument("--list", action="store_true", help="list the cameras on USB, and end")
+    parser.add_argument("--list", action="store_true", help="list the cameras on USB and exit")
     parser.add_argument(
-        "--window", type=float, metavar="SECONDS", help="what each answer is about (default: as in training)"
+        "--window",
+        type=float,
+        metavar="SECONDS",
+        help="time used for each answer (default: as in training)",
     )
     parser.add_argument("--every", type=float, default=50.0, metavar="MS", help="milliseconds between two answers")
     parser.add_argument(
         "--min-events",
         type=at_least(1),
         metavar="N",
-        help="fewer in a window are 'nothing' (default: as in training, else an eighth of what the network reads)",
+        help="answer 'nothing' for fewer events (default: as in training, else an eighth of what the network reads)",
     )
     add_confidence_option(parser)
     parser.add_argument("--speed", type=float, default=1.0, metavar="X", help="play a recording this much faster")
     parser.add_argument("--loop", action="store_true", help="play a recording again and again")
-    parser.add_argument("--seconds", type=float, metavar="S", help="end after this long")
+    parser.add_argument("--seconds", type=float, metavar="S", help="stop after this time")
     parser.add_argument(
         "--record",
         metavar="FILE",
         type=file_to_write,
-        help="keep the stream: .aedat4, .raw, .dat, .h5, .csv or .txt",
+        help="save the stream: .aedat4, .raw, .dat, .h5, .csv or .txt",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the file of --record when it exists")
     parser.add_argument(
         "--serve",
         metavar="HOST:PORT",
-        help="a page with events, answers and latency; :8765 is for this machine alone, 0.0.0.0:8765 for any other",
+        help="a page with events, answers and latency; :8765 is for this machine only, 0.0.0.0:8765 for others too",
     )
     add_reading_options(parser)
     add_json_option(parser)
@@ -84,6 +87,8 @@ def check(options: Namespace) -> None:
     if not options.list and options.source is None:
         missing = "a RUN and a SOURCE are" if options.run is None else "a SOURCE is"
         raise Event2VecError(f"{missing} required: camera, udp://HOST:PORT, - or a recording")
+    if not 1 <= options.every <= 60_000:  # the library has seconds
+        raise Event2VecError(f"--every must be from 1 to 60000 milliseconds, got {options.every:g}")
 
 
 def run(options: Namespace) -> int:
@@ -107,8 +112,9 @@ def run(options: Namespace) -> int:
         overwrite=options.overwrite,
         **reading_options(options),
     )
-    why = "" if options.window is not None else f", {trained_window(model).reason}"
-    say(f"Answers on the newest {stream.window:.3g} s{why}; below {stream.min_events:,} events: nothing.")
+    why = "" if options.window is not None else f" ({trained_window(model).reason})"
+    fewest = f"With fewer than {counted(stream.min_events, 'event')} the answer is 'nothing'."
+    say(f"Each answer uses the last {stream.window:.3g} s{why}. {fewest}")
     network = stream.answerer.model.config.sensor
     if stream.source.sensor != network:
         say(f"Events are scaled from {stream.source.sensor} to the {network} that the network reads.")
@@ -170,12 +176,13 @@ def _sum_up(stream: "Live") -> None:
         stream.close()
         why = "the disk could not keep up" if recorder.problem is None else "recording stopped early"
         lost = f"; {recorder.lost:,} were lost: {why}" if recorder.lost else ""
-        say(f"{recorder.path}: {recorder.recorded:,} events recorded{lost}")
+        say(f"{recorder.path}: {counted(recorder.recorded, 'event')} recorded{lost}")
         if recorder.problem is not None:
             say(f"event2vec: {recorder.problem}")
     if stream.skipped:
         say(
-            f"{stream.skipped:,} windows were skipped: this machine needs more than {1e3 * stream.every:g} ms for some."
+            f"{counted(stream.skipped, 'window')} skipped: this machine sometimes needs more than "
+            f"{1e3 * stream.every:g} ms for one."
         )
 
 

@@ -3,9 +3,10 @@
 import os
 import re
 from argparse import ArgumentParser, Namespace, _ActionsContainer
-from typing import Any
+from typing import Any, get_args
 
-from event2vec.cli.parser import at_least, existing, existing_or_address, positive, share
+from event2vec.choices import Precision, TimeUnit
+from event2vec.cli.parser import at_least, existing, existing_run, positive, share
 from event2vec.cluster import EXPECTED, Cluster
 from event2vec.data.windows import MIN_EVENTS, Windows
 from event2vec.errors import Event2VecError, FileError
@@ -27,7 +28,7 @@ def add_reading_options(parser: ArgumentParser) -> None:
         help="size of the sensor, such as 346x260; overrides the file's own",
     )
     parser.add_argument("--columns", metavar="TXYP", help="order of the columns of a text file, such as xytp")
-    parser.add_argument("--time-unit", choices=["s", "ms", "us", "ns"], help="unit of t in text, npz, npy, mat or HDF5")
+    parser.add_argument("--time-unit", choices=get_args(TimeUnit), help="unit of t in text, npz, npy, mat or HDF5")
 
 
 def reading_options(options: Namespace) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def add_window_options(parser: _ActionsContainer) -> None:
         "--stride",
         type=positive,
         metavar="SECONDS",
-        help="time from the start of one window to that of the next (default: that of a window, so that none overlap)",
+        help="time from the start of one window to the start of the next (default: the window length)",
     )
     parser.add_argument("--min-events", type=at_least(1), metavar="N", help=MIN_EVENTS)
     parser.add_argument(
@@ -110,11 +111,11 @@ def add_data_option(parser: ArgumentParser, explanation: str) -> None:
 
 
 def add_run_argument(parser: ArgumentParser, expected: str = RUN) -> None:
-    parser.add_argument("run", metavar="RUN", type=existing_or_address(expected), help=expected)
+    parser.add_argument("run", metavar="RUN", type=existing_run(expected), help=expected)
 
 
 def add_repeats_option(parser: ArgumentParser) -> None:
-    explanation = "independent draws of the events; clusters need one"
+    explanation = "number of independent random draws of the events (clusters are always the same: 1)"
     parser.add_argument("--repeats", type=at_least(1), default=10, metavar="N", help=explanation)
 
 
@@ -127,7 +128,7 @@ def add_device_options(parser: ArgumentParser) -> None:
     parser.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1 or mps (default: the best that torch finds)")
     parser.add_argument(
         "--precision",
-        choices=["32-true", "bf16-mixed"],
+        choices=get_args(Precision),
         help="number type (default: on CUDA that of the training, elsewhere 32-true)",
     )
 

@@ -5,11 +5,13 @@ import os
 import re
 from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 from event2vec.errors import Event2VecError
 from event2vec.hub import Address, is_on_hub
 from event2vec.names import nearest, shorten, shown
+from event2vec.training.layout import Layout
 
 LONGEST = 300  # characters of what is wrong with a call
 
@@ -120,6 +122,27 @@ def existing_or_address(expected: str) -> Callable[[str], str]:
         if not is_on_hub(path):
             return existing(expected)(path)
         return str(Address.parse(path))
+
+    return read
+
+
+def existing_run(expected: str) -> Callable[[str], str]:
+    """The type of an option that names a run or a saved network; another folder is refused before torch is loaded."""
+
+    def read(path: str) -> str:
+        found = existing_or_address(expected)(path)
+        if not is_on_hub(found):
+            Layout(Path(found)).check_run()
+        return found
+
+    return read
+
+
+def existing_predictor(expected: str) -> Callable[[str], str]:
+    """The same for what answers: a run, a saved network or an exported file, which is checked when it is opened."""
+
+    def read(path: str) -> str:
+        return (existing_run if os.path.isdir(path) else existing_or_address)(expected)(path)
 
     return read
 

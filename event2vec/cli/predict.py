@@ -22,11 +22,11 @@ from event2vec.cli.options import (
     add_confidence_option,
     add_json_option,
     add_reading_options,
-    add_run_argument,
     add_vote_option,
     check_files,
     reading_options,
 )
+from event2vec.cli.parser import existing_predictor
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.timelines import (
     add_timeline_options,
@@ -43,7 +43,7 @@ Row = dict[str, Any]  # the facts of a file: its name, then an answer or an erro
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_run_argument(parser, PREDICTOR)
+    parser.add_argument("run", metavar="RUN", type=existing_predictor(PREDICTOR), help=PREDICTOR)
     parser.add_argument("files", nargs="+", metavar="FILE", help="recordings in any format, or folders with recordings")
     add_vote_option(parser)
     add_confidence_option(parser)

@@ -8,8 +8,9 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from event2vec.choices import Orientation
 from event2vec.cli.options import (
     CLUSTER,
     add_json_option,
@@ -24,7 +25,7 @@ from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
 from event2vec.data.addresses import COPY_LATER, local_place
-from event2vec.data.datasets import DATASETS, SPLITS, open_dataset, open_splits
+from event2vec.data.datasets import DATASETS, SPLITS, describe_source, open_dataset, open_splits
 from event2vec.data.sampling import Sampling
 from event2vec.data.shard_size import LEAST_MB, SHARD_MB
 from event2vec.data.windows import LABELS
@@ -60,7 +61,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     _add_folder_options(parser)
     parser.add_argument(
         "--orientation",
-        choices=["upright", "mat", "spikingjelly"],
+        choices=get_args(Orientation),
         help="applies only to asl_dvs: upright (default), or as in its .mat files or in SpikingJelly's npz files, "
         "for networks trained on those",
     )
@@ -115,7 +116,7 @@ def check(options: Namespace) -> None:
     Cluster.of(options.cluster)
     local_place(options.out, COPY_LATER)
     if options.data is None and options.name != "digits":
-        raise Event2VecError(f"--data is required: the folder with the data set as downloaded ({options.name})")
+        raise Event2VecError(f"--data is required: {describe_source(options.name)}")
     _options(options)
 
 
@@ -194,7 +195,8 @@ def _summarise(report: "Report") -> None:
     counts = ", ".join(f"{count:,} {split}" for split, count in facts["recordings"].items())
     sets = f", {facts['clusterings']} clusterings of each training recording" if facts["clusterings"] > 1 else ""
     say(
-        f"{facts['store']}: {counts} recordings of {facts['classes']} classes, {facts['events']:,} events{sets}, "
+        f"{facts['store']}: {counts} {'recording' if len(store) == 1 else 'recordings'} of "
+        f"{counted(facts['classes'], 'class', 'classes')}, {counted(facts['events'], 'event')}{sets}, "
         f"sensor {store.sensor}"
     )
     for line in (report.cutting, *window_hints(store)):

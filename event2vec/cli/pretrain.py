@@ -10,7 +10,11 @@ from argparse import Namespace
 
 from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options
 
-add_arguments, check = add_recipe_arguments, check_recipe_options
+add_arguments = add_recipe_arguments
+
+
+def check(options: Namespace) -> None:
+    check_recipe_options(options, "pretrain")
 
 
 def run(options: Namespace) -> None:

@@ -22,6 +22,7 @@ from event2vec.cli.options import (
     add_workers_option,
     read_numbers,
 )
+from event2vec.cli.parser import at_least
 from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.data.datasets import DATASETS
@@ -46,7 +47,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--method", default="random", choices=methods, help="how events are chosen: sampling.method of a recipe"
     )
     parser.add_argument(
-        "--events", type=int, default=256, metavar="N", help="events of each recording: sampling.length of a recipe"
+        "--events",
+        type=at_least(1),
+        default=256,
+        metavar="N",
+        help="events of each recording: sampling.length of a recipe",
     )
     add_repeats_option(parser)
     add_device_options(parser)

@@ -25,7 +25,12 @@ class _Stage:
 
 
 class ShownProgress(Progress):
-    """A bar for each current stage, on standard error; in a log, a line every ten seconds."""
+    """A bar for each current stage, on standard error; in a log, a line every ten seconds.
+
+        train("digits", progress=ShownProgress())
+
+    This is what the command line shows.
+    """
 
     def __init__(self) -> None:
         self.stages: list[_Stage] = []

@@ -13,18 +13,18 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 
 from event2vec.cli.options import add_json_option
-from event2vec.cli.parser import existing
+from event2vec.cli.parser import existing_run
 from event2vec.cli.printing import say
 from event2vec.names import counted
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     local = "a run, or a folder with a saved network"
-    parser.add_argument("run", metavar="RUN", type=existing(local), help=local)
-    parser.add_argument("repo", metavar="REPO", help="OWNER/NAME on the Hub; made if there is none")
-    parser.add_argument("--private", action="store_true", help="only you see the repository, if it is made now")
-    parser.add_argument("--license", metavar="NAME", help="what others may do with it, such as apache-2.0 or cc-by-4.0")
-    parser.add_argument("--message", metavar="TEXT", help="what the commit says")
+    parser.add_argument("run", metavar="RUN", type=existing_run(local), help=local)
+    parser.add_argument("repo", metavar="REPO", help="OWNER/NAME on the Hub; created if it does not exist")
+    parser.add_argument("--private", action="store_true", help="create the repository as private")
+    parser.add_argument("--license", metavar="NAME", help="its license, such as apache-2.0 or cc-by-4.0")
+    parser.add_argument("--message", metavar="TEXT", help="the commit message")
     add_json_option(parser)
 
 

@@ -1,14 +1,18 @@
 """The options of `train` and `pretrain`: a recipe, and every one of its settings."""
 
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, _ActionsContainer
+from pathlib import Path
 from typing import Any
 
 from event2vec.cli.options import DATA, add_workers_option
-from event2vec.cli.parser import existing, existing_or_address
+from event2vec.cli.parser import existing, existing_run
+from event2vec.data.addresses import local_place
+from event2vec.data.datasets import check_source
 from event2vec.documents import RECIPES, parse_yaml
 from event2vec.errors import Event2VecError
 from event2vec.settings import Described, describe_settings
 from event2vec.training.config import CUTTING, GROUPING
+from event2vec.training.layout import Layout, Task
 from event2vec.training.recipe import Recipe, load_recipe, recipes_of_networks, setting_names
 
 SHORT = {name: f"--{name.removeprefix('data.').replace('_', '-')}" for name in GROUPING + CUTTING}  # as in `prepare`
@@ -28,13 +32,13 @@ def add_recipe_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--init",
         metavar="RUN",
-        type=existing_or_address("a run"),
+        type=existing_run("a run"),
         help="start from the weights of this network, except its head; may be hf://OWNER/NAME",
     )
     parser.add_argument(
         "--resume",
         metavar="RUN",
-        type=existing("a run"),
+        type=existing_run("a run"),
         help="resume a run that was stopped, or train it for longer with --training.epochs",
     )
     parser.add_argument("--print-config", action="store_true", help="print all settings as YAML, and train nothing")
@@ -110,10 +114,19 @@ def overrides(options: Namespace) -> dict[str, Any]:
     return values
 
 
-def check_recipe_options(options: Namespace) -> None:
+def check_recipe_options(options: Namespace, task: Task) -> None:
     """What can be refused before torch is loaded."""
-    if options.resume is not None or options.print_config:
-        return
-    recipe = read_recipe(options)
-    if options.data is None and recipe.data.dataset != "digits":
-        raise Event2VecError(f"--data is required: {DATA} ({recipe.data.dataset})")
+    if options.resume is not None:
+        _check_resuming(options)
+    elif not options.print_config:
+        check_source(read_recipe(options).data.dataset, options.data)
+        if options.out and getattr(options, "folds", None) is None:  # folds continue in the folder that they began
+            Layout(local_place(options.out)).check_free(task)
+
+
+def _check_resuming(options: Namespace) -> None:
+    """Only the place of the data, the trainer and the number of epochs may differ from the start."""
+    for name, value in {"RECIPE": options.recipe, "--out": options.out, "--init": options.init}.items():
+        if value is not None:
+            raise Event2VecError(f"--resume continues the run as it was started; omit {name}")
+    Layout(Path(options.resume)).check_facts()

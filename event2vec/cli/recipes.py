@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from event2vec.cli.progress import ShownProgress
 from event2vec.cli.recipe_options import overrides, read_recipe
-from event2vec.errors import Event2VecError, FileError
+from event2vec.errors import FileError
 
 if TYPE_CHECKING:
     from event2vec.training.layout import Task
@@ -26,12 +26,8 @@ def run_task(options: Namespace, task: "Task") -> None:
 
 
 def _resume(options: Namespace, task: "Task") -> None:
-    """Only the place of the data, the trainer and the number of epochs may differ from the start."""
     from event2vec.training.run import Run
 
-    for name, value in {"RECIPE": options.recipe, "--out": options.out, "--init": options.init}.items():
-        if value is not None:
-            raise Event2VecError(f"--resume continues the run as it was started; omit {name}")
     run = Run.open(options.resume)
     if run.facts.task != task:
         raise FileError(run.folder, f"was started by {run.facts.task}. Resume it with: {run.command(run.facts.task)}")

@@ -7,6 +7,7 @@ see what the network attends to.
 """
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from event2vec.cli.options import (
     add_data_option,
@@ -14,11 +15,14 @@ from event2vec.cli.options import (
     add_repeats_option,
     add_run_argument,
     add_workers_option,
+    check_free,
 )
 from event2vec.cli.parser import file_to_write
 from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
+from event2vec.hub import is_on_hub
 from event2vec.names import counted
+from event2vec.training.layout import Layout
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -26,10 +30,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="FILE", type=file_to_write, help="where the page goes (default: report.html in the run)"
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     add_data_option(parser, "where its recordings are now, if they were moved")
     add_repeats_option(parser)
     add_device_options(parser)
     add_workers_option(parser)
+
+
+def check(options: Namespace) -> None:
+    if not is_on_hub(options.run):
+        Layout(Path(options.run)).check_facts()
+    if options.out:
+        check_free(options.out, options.overwrite, "--out")
 
 
 def run(options: Namespace) -> int:

@@ -1,18 +1,18 @@
 """Answers over time, for `predict`: options, tables, JSON lines, CSV and a picture."""
 
-import csv
 import json
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from event2vec.cli.options import add_window_options, read_windows, reading_options
+from event2vec.choices import Smoothing
+from event2vec.cli.options import add_window_options, check_free, read_windows, reading_options
 from event2vec.cli.parser import file_to_write, positive
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError, FileError
+from event2vec.names import counted
 
 if TYPE_CHECKING:
     from event2vec.data.labels import Span
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from event2vec.evaluation.predict import FileAnswer
     from event2vec.evaluation.timeline import Timeline
     from event2vec.model.predictor import Predictor
-    from event2vec.player.clip import Thinner
 
 ASKED = ("window", "stride", "min_events", "window_events", "smooth", "smooth_over", "csv", "picture", "page", "labels")
 PICTURES = (".png", ".svg", ".pdf")
@@ -31,17 +30,17 @@ def add_timeline_options(parser: ArgumentParser) -> None:
         "long recordings", "Answers over time; the default of a network trained on windows."
     )
     add_window_options(group)
-    group.add_argument("--whole", action="store_true", help="one answer for each recording, however long it is")
+    group.add_argument("--whole", action="store_true", help="one answer per recording, however long it is")
     group.add_argument(
         "--smooth",
-        choices=("none", "mean", "hmm"),
-        help="against flicker: the running mean of the scores (mean, the default), or a hidden Markov model (hmm)",
+        choices=get_args(Smoothing),
+        help="reduce flicker: a running mean of the scores (mean, the default) or a hidden Markov model (hmm)",
     )
     group.add_argument(
         "--smooth-over",
         type=positive,
         metavar="SECONDS",
-        help="length of the running mean, or the shortest time of an answer with hmm (default: five windows)",
+        help="length of the running mean, or with hmm the minimum duration of an answer (default: five windows)",
     )
     group.add_argument("--csv", type=file_to_write, metavar="FILE", help="every window with the scores of all classes")
     group.add_argument(
@@ -50,6 +49,7 @@ def add_timeline_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--page", type=file_to_write, metavar="FILE", help="the event player with the answers over time, as .html"
     )
+    group.add_argument("--overwrite", action="store_true", help="replace the files of --csv, --picture and --page")
     group.add_argument(
         "--labels",
         metavar="TABLE",
@@ -68,6 +68,9 @@ def check_timeline_options(options: Namespace) -> None:
         raise FileError(options.picture, f"is not a picture, expected a name that ends in {', '.join(PICTURES)}")
     if options.page and Path(options.page).suffix.lower() != ".html":
         raise FileError(options.page, "is not a page, expected a name that ends in .html")
+    for name in ("csv", "picture", "page"):
+        if getattr(options, name):
+            check_free(getattr(options, name), options.overwrite, f"--{name}")
     shown = "--picture" if options.picture else "--page" if options.page else None
     if shown and (len(options.files) > 1 or Path(options.files[0]).is_dir()):
         raise Event2VecError(f"{shown} shows one recording; give one FILE")
@@ -84,6 +87,8 @@ def wants_timeline(model: "Predictor", options: Namespace) -> bool:
 
 def answer_over_time(model: "Predictor", files: "list[FileAnswer]", options: Namespace) -> int:
     """The timeline of each recording, one after the other; 2 if one could not be answered."""
+    from event2vec.evaluation.timeline import write_timelines
+
     windows, failed = _windows(model, options), 0
     found = []
     for file, problem in ((each.file, each.error) for each in files):
@@ -91,16 +96,17 @@ def answer_over_time(model: "Predictor", files: "list[FileAnswer]", options: Nam
             if problem is not None:
                 raise Event2VecError(problem)
             labels = _labels(model, file, options)
-            timeline, thinner = _answer(model, file, windows, options)
+            timeline = _answer(model, file, windows, options)
             found.append((file, timeline))
-            _show(file, timeline, labels, thinner, options)
+            _show(file, timeline, labels, options)
         except Event2VecError as error:
             failed += 1
             say(f"event2vec: {error}" if file in str(error) else f"event2vec: {file}: {error}")
             if options.json:
                 print(json.dumps({"file": file, "error": str(error)}))
     if options.csv and found:
-        _write_csv(Path(options.csv), found)
+        write_timelines(found, options.csv)
+        say(f"Every window is in {options.csv}")
     return 2 if failed else 0
 
 
@@ -115,25 +121,22 @@ def _windows(model: "Predictor", options: Namespace) -> "Windows | None":
         raise Event2VecError(f"windows: {error}") from None
 
 
-def _answer(model: "Predictor", file: str, windows: "Windows | None", options: Namespace) -> "tuple[Timeline, Thinner]":
+def _answer(model: "Predictor", file: str, windows: "Windows | None", options: Namespace) -> "Timeline":
     from event2vec.evaluation.timeline import timeline
-    from event2vec.io.chunks import decode_chunks
-    from event2vec.player import MOST
-    from event2vec.player.clip import Thinner
 
-    thinner = Thinner(MOST)
-    chunks = decode_chunks(file, usual=model.config.sensor, **reading_options(options))
-    found = timeline(
-        model,
-        thinner.watch(chunks) if options.page else chunks,
-        windows,
-        smoothing=options.smooth or "mean",
-        smooth_over=options.smooth_over,
-        min_confidence=options.min_confidence,
-        vote=options.vote,
-        progress=ShownProgress(),
-    )
-    return found, thinner
+    how: dict[str, Any] = {
+        "smoothing": options.smooth or "mean",
+        "smooth_over": options.smooth_over,
+        "min_confidence": options.min_confidence,
+        "vote": options.vote,
+        "progress": ShownProgress(),
+        **reading_options(options),
+    }
+    if not options.page:
+        return timeline(model, file, windows, **how)
+    from event2vec.evaluation.figures.clips import view_answers
+
+    return view_answers(model, file, options.page, windows, labels=options.labels, **how)
 
 
 class _Labels(NamedTuple):
@@ -152,7 +155,7 @@ def _labels(model: "Predictor", file: str, options: Namespace) -> _Labels:
     return _Labels(match_labels(spans, model.class_names), clock)
 
 
-def _show(file: str, timeline: "Timeline", labels: _Labels, thinner: "Thinner", options: Namespace) -> None:
+def _show(file: str, timeline: "Timeline", labels: _Labels, options: Namespace) -> None:
     from event2vec.evaluation.timeline_score import score_timeline
 
     score = score_timeline(timeline, *labels) if labels.spans else None
@@ -175,7 +178,8 @@ def _show(file: str, timeline: "Timeline", labels: _Labels, thinner: "Thinner", 
         ]
         print_table(("start s", "stop s", "answer", "confidence", "windows"), cells, left=("answer",), title=file)
     say(
-        f"{file}: {len(timeline):,} {timeline.windows.summary}, {len(spans):,} spans in {timeline.duration / 1e6:.3f} s"
+        f"{file}: {timeline.windows.count(len(timeline))}, {counted(len(spans), 'span')} in "
+        f"{timeline.duration / 1e6:.3f} s"
     )
     if score:
         say(f"{file}: {score.summary}")
@@ -186,11 +190,6 @@ def _show(file: str, timeline: "Timeline", labels: _Labels, thinner: "Thinner", 
         draw_timeline(timeline, Path(options.picture), Path(file).name, *labels)
         say(f"Picture: {options.picture}")
     if options.page:
-        from event2vec.evaluation.figures.clips import make_answered_clip
-        from event2vec.player.page import PlayerPage
-
-        clip = make_answered_clip(timeline, thinner.events, thinner.recorded, Path(file).name, *labels)
-        PlayerPage(clip).write(Path(options.page))
         say(f"Player: {options.page}")
 
 
@@ -200,22 +199,10 @@ def _percent(share: float | None) -> str:
 
 def _remark(file: str, timeline: "Timeline") -> None:
     if timeline.left_out:
-        say(f"event2vec: {file}: {timeline.left_out:,} windows had too few events for an answer")
+        say(f"event2vec: {file}: {counted(timeline.left_out, 'window')} had too few events for an answer")
     if timeline.scaled_from:
         say(f"event2vec: {file}: scaled from {timeline.scaled_from} to the sensor that the network reads")
     if timeline.remark:
-        said = f"{timeline.far:,} of {len(timeline):,} windows are unlike the training recordings"
+        verb = "is" if timeline.far == 1 else "are"
+        said = f"{timeline.far:,} of {counted(len(timeline), 'window')} {verb} unlike the training recordings"
         say(f"event2vec: {file}: {said}: {timeline.remark}")
-
-
-def _write_csv(path: Path, found: "list[tuple[str, Timeline]]") -> None:
-    from event2vec.atomic import whole_file
-
-    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        rows: Iterator[dict[str, Any]] = ({"file": name, **row} for name, each in found for row in each.rows())
-        first = next(rows)
-        writer = csv.DictWriter(file, list(first))
-        writer.writeheader()
-        writer.writerow(first)
-        writer.writerows(rows)
-    say(f"Every window is in {path}")

@@ -18,6 +18,7 @@ from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
 from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options, overrides
 from event2vec.errors import Event2VecError
+from event2vec.names import counted
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -33,10 +34,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(options: Namespace) -> None:
-    check_recipe_options(options)
+    check_recipe_options(options, "train")
     check_cluster_options(options)
     if options.cluster is not None and options.folds is None:
-        raise Event2VecError("--cluster trains folds side by side: add --folds. One training spans nodes by torchrun")
+        raise Event2VecError(
+            "--cluster trains folds side by side: add --folds. To train one model on several nodes, use torchrun"
+        )
     if options.folds is not None and options.resume is not None:
         raise Event2VecError("--folds resumes by itself: repeat the command that was stopped, without --resume")
 
@@ -74,6 +77,6 @@ def _cross_validate(options: Namespace) -> None:
         for fold in found.folds
     ]
     print_table(("fold", "accuracy", "95 % interval", "recordings", "epochs", "minutes"), rows)
-    mean = f"accuracy {found.percent()} % over {len(found.folds)} folds, {found.recordings:,} recordings"
+    mean = f"accuracy {found.percent()} % over {len(found.folds)} folds, {counted(found.recordings, 'recording')}"
     print(f"{mean}; 95 % interval {found.interval.percent()} %; {found.minutes:.1f} minutes")
     say(f"Saved to {found.folder / SUMMARY} and {found.folder / TABLE}")

@@ -12,10 +12,11 @@ ones quickly, with a note.
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from event2vec.cli.options import add_reading_options, reading_options
+from event2vec.cli.options import add_reading_options, check_free, reading_options
 from event2vec.cli.parser import existing, file_to_write
 from event2vec.cli.printing import say
 from event2vec.errors import Event2VecError
+from event2vec.names import counted
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,6 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="FILE", type=file_to_write, help="the file to write (default: the recording's name, here)"
     )
+    parser.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
     add_reading_options(parser)
 
 
@@ -34,18 +36,22 @@ def check(options: Namespace) -> None:
     suffix = _suffix(options)
     if options.out and suffix and Path(options.out).suffix.lower() != suffix:
         raise Event2VecError(f"--out must end in {suffix} with --{suffix[1:]}, got {options.out}")
+    check_free(str(_output(options)), options.overwrite, "--out")
 
 
 def _suffix(options: Namespace) -> str:
     return ".gif" if options.gif else ".mp4" if options.mp4 else ""
 
 
+def _output(options: Namespace) -> Path:
+    return Path(options.out or Path(options.file).stem + (_suffix(options) or ".html"))
+
+
 def run(options: Namespace) -> None:
     from event2vec.player import view
 
-    out = Path(options.out or Path(options.file).stem + (_suffix(options) or ".html"))
-    made = view(options.file, out, **reading_options(options))
-    say(f"{made.path}: {made.recorded:,} events, {made.duration / 1e6:.3f} s, {made.sensor}")
+    made = view(options.file, _output(options), **reading_options(options))
+    say(f"{made.path}: {counted(made.recorded, 'event')}, {made.duration / 1e6:.3f} s, {made.sensor}")
     if made.shown < made.recorded:
         say(f"Thinned: the page has {made.shown:,} of the events, picked at random.")
     if made.speed is not None and abs(made.speed - 1) > 0.01:

@@ -18,19 +18,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from os import cpu_count
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 
+from event2vec.choices import Seeding as Seeding
 from event2vec.clustering.compiled_engine import CompiledCloud, library
 from event2vec.clustering.engine import Cloud
 from event2vec.errors import Event2VecError
 from event2vec.events import Events, as_array
 from event2vec.mersenne import Generator, Mersenne, draw_seed
 
-Seeding = Literal["pruned", "plain"]
 Result = tuple[NDArray[Any], NDArray[Any]]  # centres and counts of one polarity
 VERSION = 2  # raise it if a change gives different clusters for the same recording
 SEED = 0  # without a generator, the same recording always gives the same clusters

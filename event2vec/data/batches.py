@@ -38,7 +38,7 @@ class Recordings(Dataset[tuple[Events, int, int]]):
         return draw_events(changed, self.sampling, self.seed, draw, index), label, index
 
     def __getitems__(self, keys: Sequence[tuple[int, int]]) -> Batch:
-        """What PyTorch's DataLoader calls; it needs `as_it_is`, too."""
+        """What PyTorch's DataLoader calls; it needs `identity_collate`, too."""
         return self.batch(keys)
 
     def batch(self, keys: Sequence[tuple[int, int]]) -> Batch:
@@ -54,7 +54,7 @@ class Recordings(Dataset[tuple[Events, int, int]]):
         return self.sets[(draw + index) % len(self.sets)]  # each round mixes all sets
 
 
-def as_it_is(batch: Any) -> Any:
+def identity_collate(batch: Any) -> Any:
     """The `collate_fn` of a DataLoader over `Recordings`, which give whole batches."""
     return batch
 

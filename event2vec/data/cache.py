@@ -18,7 +18,7 @@ from event2vec.atomic import clear_leftovers, is_leftover, move, whole_file
 from event2vec.cluster import Workers
 from event2vec.data.addresses import is_address
 from event2vec.data.clusters import Clusters, Engine
-from event2vec.data.datasets import open_splits
+from event2vec.data.datasets import check_source, open_splits
 from event2vec.data.datasets.dataset import Dataset
 from event2vec.data.datasets.folder import open_whole
 from event2vec.data.parts import REJECTED
@@ -136,10 +136,7 @@ def _find(
     is_store = data is not None and holds_store(data)
     if data is not None and dataset == "digits" and not is_store:
         raise FileError(data, "is not a store. The digits are built in: omit --data, or choose another recipe")
-    if data is None and dataset != "digits":
-        raise Event2VecError(
-            f"--data is required: a prepared store, or the folder with the data set '{dataset}' as downloaded"
-        )
+    check_source(dataset, data)
     made_of = dataset if data is None else f"{dataset} in {Path(data).absolute()}"
     if data is not None and is_store:
         store = EventStore.open(data)
@@ -223,13 +220,24 @@ class CachedStore:
 
 
 def cached_stores() -> list[CachedStore]:
-    """The entries of the cache, last used first. Folders that are not ours are neither listed nor removed."""
+    """The entries of the cache, last used first. Folders that are not ours are neither listed nor removed.
+
+        sum(entry.size for entry in cached_stores())  # bytes
+
+    Set EVENT2VEC_CACHE to keep the cache in another folder.
+    """
     found = [_describe(cache_folder() / name) for name in _entries()]
     return sorted(found, key=lambda entry: (-entry.last_used, entry.name))
 
 
 def remove_cached(name: str) -> CachedStore:
-    """Remove an entry of the cache, and return what it was. Refused if another process prepares or reads it."""
+    """Remove an entry of the cache, and return what it was. Refused if another process prepares or reads it.
+
+        for entry in cached_stores():
+            remove_cached(entry.name)
+
+    What was removed is prepared again when it is needed.
+    """
     if name not in _entries():
         known = shorten(", ".join(_entries()) or "nothing", 300)
         raise FileError(cache_folder(), f"has no entry {shown(name)}; it has {known}")

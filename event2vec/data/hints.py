@@ -37,8 +37,8 @@ def _single(store: EventStore) -> list[str]:
     if not alone:
         return []
     named = ", ".join(map(shown, alone[:SHOWN])) + (f" and {len(alone) - SHOWN} more" if len(alone) > SHOWN else "")
-    what = "classes have" if len(alone) > 1 else "class has"
+    what, they, them = ("classes have", "they are", "them") if len(alone) > 1 else ("class has", "it is", "it")
     return [
-        f"{len(alone)} {what} one recording: {named}. If they are long, --window SECONDS cuts them into many; to test "
-        "what was learnt, a class needs a second recording"
+        f"{len(alone)} {what} only one recording: {named}. If {they} long, cut {them} into windows with --window "
+        "SECONDS; testing a class needs a second recording"
     ]

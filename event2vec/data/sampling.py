@@ -7,6 +7,7 @@ Without torch, so that `--help` is fast and devices need none; the methods are i
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from event2vec.choices import Seeding
 from event2vec.settings import Settings, setting
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Sampling(Settings, section="sampling"):
     length: int = setting(
         1024, "events that a network reads of each recording, L in the paper; shorter ones are kept whole", least=1
     )
-    seeding: Literal["pruned", "plain"] = setting(
+    seeding: Seeding = setting(
         "pruned", "how cluster centres are seeded: pruned keeps the best of spare seeds, plain is Alg. 1 to the letter"
     )
     clusterings: int = setting(

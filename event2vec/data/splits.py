@@ -6,14 +6,14 @@ recording. A recording that belongs to no group is one by itself.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from event2vec.choices import FoldsOver
 from event2vec.data.store import EventStore
 from event2vec.errors import FileError
-from event2vec.names import shorten, shown
+from event2vec.names import counted, shorten, shown
 
 FEWEST = 5  # training recordings of a class, or groups, of which one is taken for validation; fewer all train
 TEST, VALIDATION, FOLDS = range(3)  # what a part is drawn for, so that one draw says nothing about the other
@@ -24,7 +24,6 @@ ORDERS = 2**32  # added to the index of these draws, so that they never are thos
 UNUSED = "unused"  # the split of test recordings that the data came with, in cross-validation without them
 
 Labels = Sequence[int] | NDArray[np.int64]
-FoldsOver = Literal["train", "all"]
 
 
 def draw_part(
@@ -45,9 +44,17 @@ def draw_part(
         return _draw_groups(table, wanted, fewest, seed, purpose)[group_of]
     for number, label in enumerate(classes.tolist()):
         members = np.flatnonzero(label_of == number)
-        order = np.random.default_rng((seed, purpose, label)).permutation(len(members))
+        order = _draw_order(len(members), seed, purpose, label)
         aside[members[order[: wanted[number]]]] = True
     return aside
+
+
+def _draw_order(count: int, seed: int, purpose: int, index: int) -> NDArray[np.int64]:
+    """A random order. Not by `data.seeding`, as all other draws: that would move recordings to other parts.
+
+    Published results and saved runs depend on who is in which part.
+    """
+    return np.random.default_rng((seed, purpose, index)).permutation(count)
 
 
 def _count(rows: NDArray[np.int64], columns: NDArray[np.int64], height: int, width: int) -> NDArray[np.int64]:
@@ -68,7 +75,7 @@ def _draw_groups(
 
     best = np.zeros(len(table), np.bool_)
     for trial in range(TRIALS):
-        order = np.random.default_rng((seed, purpose, ORDERS + trial)).permutation(len(table))
+        order = _draw_order(len(table), seed, purpose, ORDERS + trial)
         chosen, found = np.zeros(len(table), np.bool_), np.zeros_like(wanted)
         for group in order.tolist():
             more = found + table[group]
@@ -108,7 +115,7 @@ def draw_folds(labels: Labels, groups: Sequence[str], folds: int, seed: int) -> 
     names, group_of = np.unique(np.asarray(groups, dtype=object).astype(str), return_inverse=True)
     table = _count(group_of, label_of, len(names), len(classes))
     sizes = table.sum(axis=0)
-    order = np.random.default_rng((seed, FOLDS, 0)).permutation(len(names))
+    order = _draw_order(len(names), seed, FOLDS, 0)
     order = order[np.argsort(-table[order].sum(axis=1), kind="stable")]  # large groups first: small ones fill the gaps
     found, counts = np.full(len(names), -1), np.zeros((folds, len(classes)), np.int64)
     for group in order.tolist():
@@ -172,7 +179,8 @@ class Groups:
         """How many there are, and where each went."""
         splits = dict.fromkeys(split for found in self.splits.values() for split in found)
         parts = [f"{len(self.within(split)):,} {split} ({_listed(self.within(split))})" for split in splits]
-        return f"{len(self.splits):,} groups of recordings that stay together: {', '.join(parts)}"
+        count = counted(len(self.splits), "group")
+        return f"{count} of recordings that stay together: {', '.join(parts)}"
 
     @property
     def warning(self) -> str | None:
@@ -180,9 +188,10 @@ class Groups:
         if not self.on_both_sides:
             return None
         first, *others = self.on_both_sides
-        more = f", and so are {len(others):,} more groups" if others else ""
+        more = f" ({counted(len(others), 'other group')} too)" if others else ""
         places = " and ".join(self.splits[first])
-        return f"the group {shown(first)} is in {places}{more}: results on a group that was learnt from are too good"
+        too_good = "accuracy will be overestimated, because this group was also used for training"
+        return f"the group {shown(first)} is in {places}{more}: {too_good}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,18 +8,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from event2vec.names import counted
 from event2vec.settings import Settings, setting
 
 if TYPE_CHECKING:
     from event2vec.events import Events
 
 WINDOW = "seconds of each window that a long recording is cut into; 0: recordings stay whole"
-STRIDE = "seconds from the start of one window to that of the next; 0: as long as a window, so that none overlap"
+STRIDE = "seconds from the start of one window to the start of the next; 0: the window length, without overlap"
 MIN_EVENTS = "windows with fewer events are left out and counted"
 WINDOW_EVENTS = "cut by this number of events instead of by time; 0: by time"
 LABELS = (
-    "a table of file, start, stop (seconds) and class, for 'folder': only these parts of recordings are used, and the "
-    "classes are those of the table, not sub-folders; beside: each recording has a table NAME_labels.csv next to it"
+    "for 'folder': CSV table with file, start, stop (seconds) and class. Only labelled parts are used, and classes "
+    "come from the table. 'beside': use NAME_labels.csv next to each recording"
 )
 LONGEST = 1e6  # seconds of a window
 MOST_OVERLAP = 1000  # windows that one event may be in: more is a slip of the keyboard, and never ends
@@ -103,6 +104,10 @@ class Windows(Settings, section="windows"):
         every = f" every {self.stride:g} s" if self.stride and self.step != self.length else ""
         fewest = f" with {self.min_events:,} events or more" if self.min_events > 1 else ""
         return f"windows of {self.window:g} s{every}{fewest}"
+
+    def count(self, number: int) -> str:
+        """The same with a number: 1 window of 0.1 s, 1,200 windows of 0.1 s."""
+        return counted(number, "window") + self.summary.removeprefix("windows")
 
     def cut(self, events: "Events") -> Iterator[Window]:
         """The windows of a recording that have any events; those with too few are for the caller to count."""

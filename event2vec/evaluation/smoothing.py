@@ -1,11 +1,10 @@
 """Answers over time that do not flicker: a running mean of the scores, or the most likely sequence of classes."""
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
-Smoothing = Literal["none", "mean", "hmm"]
+from event2vec.choices import Smoothing
+
 Scores = NDArray[np.float64]  # one row for each window, one column for each class
 CHANGE = 0.05  # probability that the class changes from one window to the next
 SMALLEST = 1e-6  # of a score, so that one window cannot rule a class out

@@ -1,5 +1,6 @@
 """Answers over time: what a network sees in a long recording, from when to when."""
 
+import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -9,9 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from event2vec.atomic import whole_file
+from event2vec.choices import Smoothing
 from event2vec.data.windows import Window, Windows
 from event2vec.errors import Event2VecError
-from event2vec.evaluation.smoothing import Smoothing, smooth
+from event2vec.evaluation.smoothing import smooth
 from event2vec.events import Events
 from event2vec.io.chunks import decode_chunks
 from event2vec.model.predictor import BATCH, UNKNOWN, Predictor
@@ -116,6 +119,24 @@ class Timeline:
                 **dict(zip(columns, self.scores[index].tolist(), strict=True)),
             }
 
+    def write_csv(self, path: str | Path) -> None:
+        """Write every window with the scores of all classes."""
+        _write_rows(path, self.rows())
+
+
+def write_timelines(timelines: Iterable[tuple[str, Timeline]], path: str | Path) -> None:
+    """Write every window of several recordings, each with the name of its file."""
+    _write_rows(path, ({"file": name, **row} for name, found in timelines for row in found.rows()))
+
+
+def _write_rows(path: str | Path, rows: Iterator[dict[str, Any]]) -> None:
+    with whole_file(Path(path)) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        first = next(rows)  # a timeline has at least one window
+        writer = csv.DictWriter(file, list(first))
+        writer.writeheader()
+        writer.writerow(first)
+        writer.writerows(rows)
+
 
 def timeline(
     model: Predictor,
@@ -142,7 +163,9 @@ def timeline(
     """
     windows = windows or model.windows
     if windows is None:
-        raise Event2VecError("the network was trained on whole recordings and has no windows. Set --window SECONDS")
+        raise Event2VecError(
+            "the network was trained on whole recordings, without windows. Set windows (--window SECONDS)"
+        )
     if not 0 <= min_confidence <= 1 or (smooth_over is not None and smooth_over <= 0):
         raise Event2VecError(
             f"min_confidence must be from 0 to 1 and smooth_over above 0, got {min_confidence} and {smooth_over}"

@@ -111,7 +111,12 @@ def read_arrays(
 def read_recording(
     path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
 ) -> Recording:
-    """Read the events, and facts about their file."""
+    """Read the events, and facts about their file: format, clock, order, warnings.
+
+        read_recording("walk.aedat4").facts()["rate_per_second"]
+
+    The options are those of `read_events`.
+    """
     return decode_recording(path, sensor=sensor, columns=columns, time_unit=time_unit).torch()
 
 
@@ -183,18 +188,22 @@ def write_events(path: str | Path, events: Events) -> None:
     Times count from the first event. Only .npz keeps cluster centres and their rho.
     """
     path = Path(path)
-    write = WRITERS.get(path.suffix.lower())
-    if write is None:
-        raise FileError(path, f"cannot be written: '{path.suffix}' is not one of {', '.join(WRITERS)}")
-    if path.is_dir():
-        raise FileError(path, "is a folder, expected the name of a file to write")
+    check_output(path)
     if path.suffix.lower() != ".npz":
         _check_plain(path, events)
     try:
         with whole_file(path) as temporary:
-            write(temporary, events.arrays())
+            WRITERS[path.suffix.lower()](temporary, events.arrays())
     except OSError as error:
         raise FileError(path, f"cannot be written: {error.strerror or error}") from None
+
+
+def check_output(path: Path) -> None:
+    """Refuse what `write_events` cannot write, before a recording is read for it."""
+    if path.suffix.lower() not in WRITERS:
+        raise FileError(path, f"cannot be written: '{path.suffix}' is not one of {', '.join(WRITERS)}")
+    if path.is_dir():
+        raise FileError(path, "is a folder, expected the name of a file to write")
 
 
 def _check_plain(path: Path, events: Events) -> None:

@@ -52,6 +52,24 @@ class Recording:
         """The same with tensors as columns."""
         return replace(self, events=self.events.torch())
 
+    def facts(self) -> dict[str, Any]:
+        """What `event2vec info` shows, for JSON; units are in the names."""
+        events = self.events
+        seconds = events.duration / 1e6
+        return {
+            "format": self.format,
+            "width": events.sensor.width,
+            "height": events.sensor.height,
+            "sensor_declared": self.sensor_declared,
+            "events": len(events),
+            "start_us": self.start,
+            "duration_us": events.duration,
+            "rate_per_second": len(events) / seconds if seconds else None,
+            "rising_share": float(events.p.sum()) / len(events) if len(events) else None,
+            "out_of_order": self.out_of_order,
+            "warnings": list(self.warnings),
+        }
+
     def fits(self, sensor: Sensor) -> bool:
         """Whether the events can be from this sensor: it is theirs, or their file names none and they are all on it."""
         own = self.events.sensor

@@ -6,7 +6,6 @@ README.md (a model card). Nothing in it can run code.
 
 import json
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,16 +19,14 @@ from torch import Tensor
 from event2vec.atomic import whole_folder
 from event2vec.documents import read_json
 from event2vec.errors import Event2VecError, FileError
-from event2vec.hub import fetch_folder
 from event2vec.model.classifier import Classifier, Event2VecClassifier, build_model, count_parameters
 from event2vec.model.config import ModelConfig
 from event2vec.model.description import Description, read_config
 from event2vec.model.embedding import TabulatedSpatial
 from event2vec.model.masked import MaskedEventModel, MaskedModel, build_masked_model
+from event2vec.model.network_folder import CARD, CONFIG, WEIGHTS, check_text_path, find_model, open_folder
 from event2vec.names import shorten, shown
 
-WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-BEST, NETWORK, RECIPE = "best", "model", "recipe.yaml"  # in the folder of a run
 FORMAT = 1
 KINDS = ("classifier", "masked")
 
@@ -58,16 +55,6 @@ def save_model(model: Classifier | MaskedModel, folder: str | Path) -> None:
         save_file(weights, work / WEIGHTS)
         (work / CONFIG).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
         (work / CARD).write_text(_card(model, facts), "utf-8")
-
-
-def check_text_path(folder: Path) -> None:
-    """Refuse folder names that safetensors and TensorBoard cannot use, before hours of training and not after."""
-    try:
-        str(folder).encode("utf-8")
-    except UnicodeEncodeError:
-        raise FileError(
-            folder, "is not UTF-8 text, as the folder of a saved network must be. Choose another name"
-        ) from None
 
 
 def _describe(model: Classifier | MaskedModel) -> dict[str, Any]:
@@ -155,33 +142,6 @@ def _build(facts: Mapping[str, Any], tensors: int) -> Classifier | MaskedModel:
     model = build_model(config, class_names=described.class_names, sampling=described.sampling)
     described.hand_to(model)
     return model
-
-
-def open_folder(folder: str | PathLike[str]) -> Path:
-    """The folder of a run or a network; the network at an address (hf://OWNER/NAME) is downloaded first."""
-    return fetch_folder(folder, (CONFIG, WEIGHTS))
-
-
-def holds_network(folder: Path) -> bool:
-    return any((place / WEIGHTS).is_file() for place in _places(folder))
-
-
-def _places(folder: Path) -> tuple[Path, ...]:
-    """Where a network may be, the one to use first: in a run that of the best epoch, else that of the last."""
-    return folder, folder / BEST, folder / NETWORK
-
-
-def find_model(folder: Path) -> Path:
-    """The folder of the network itself: the one given, or in a run `best`, or `model` if it has no best."""
-    for candidate in _places(folder):
-        if (candidate / WEIGHTS).is_file():
-            return candidate
-    if not folder.exists():
-        raise FileError(folder, "does not exist, expected a run or a folder with a saved network")
-    if (folder / RECIPE).is_file():
-        command = f"event2vec train --resume {shlex.quote(str(folder))}"
-        raise FileError(folder, f"has no network yet. Resume its training: {command}")
-    raise FileError(folder, f"holds no network, expected {WEIGHTS} in it or in its folder '{NETWORK}'")
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from event2vec.baselines import network_class
 from event2vec.cpu import on_one_thread
 from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
@@ -19,6 +18,7 @@ from event2vec.model.backbone import build_backbone
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import ClassHead, mean_over_valid
+from event2vec.model.networks import network_class
 from event2vec.model.predictor import Predictor, Recording
 from event2vec.model.relative import positions_of
 from event2vec.sensor import Sensor

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from event2vec.baselines import section_of
 from event2vec.data.sampling import Sampling
 from event2vec.data.windows import Windows
 from event2vec.model.config import NetworkConfig
+from event2vec.model.networks import section_of
 from event2vec.model.predictor import Predictor
 from event2vec.model.trained_on import TrainedOn
 from event2vec.names import check_class_names, shown

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from event2vec.baselines import masked_class
 from event2vec.events import EventBatch
 from event2vec.model.backbone import build_backbone
 from event2vec.model.classifier import check_sensor, starting_weights
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import EventDecoder
+from event2vec.model.networks import masked_class
 from event2vec.model.relative import hide_places, positions_of
 
 

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from jaxtyping import Float
@@ -43,6 +43,15 @@ class Prediction:
     def confidence(self) -> float:
         """The score of the best class."""
         return float(self.scores.max())
+
+
+class Judged(NamedTuple):
+    """What scores say: a class, or why none is named."""
+
+    label: int | None
+    scores: Float[Any, " classes"]  # as they are shown: all the same where they mean nothing
+    unknown: str | None
+    remarks: tuple[str, ...]
 
 
 class Predictor:
@@ -122,8 +131,14 @@ class Predictor:
     def _prediction(
         self, events: Events, scores: Float[Any, " classes"], extent: Extent, min_confidence: float
     ) -> Prediction:
-        label, confidence = int(scores.argmax()), float(scores.max())
+        label, scores, unknown, remarks = self.judge(scores, extent, min_confidence)
         scaled = events.sensor if events.sensor != self.config.sensor else None
+        name = UNKNOWN if label is None else self.class_names[label]
+        return Prediction(label, name, scores, len(events), scaled, unknown, remarks)
+
+    def judge(self, scores: Float[Any, " classes"], extent: Extent, min_confidence: float) -> Judged:
+        """What scores mean: the one rule, so that files, windows and live streams get the same answer."""
+        label, confidence = int(scores.argmax()), float(scores.max())
         remarks = self.trained_on.remarks(extent) if self.trained_on else ()
         unknown = too_few(extent, self.trained_on)
         if unknown is None and math.isnan(confidence):
@@ -135,9 +150,7 @@ class Predictor:
         elif confidence < min_confidence:
             best = f"{printable(self.class_names[label])} is the best class with {confidence:.1%}"
             unknown = f"{best}, below the {min_confidence:.1%} asked for"
-        if unknown:
-            return Prediction(None, UNKNOWN, scores, len(events), scaled, unknown, remarks)
-        return Prediction(label, self.class_names[label], scores, len(events), scaled, None, remarks)
+        return Judged(None if unknown else label, scores, unknown, remarks)
 
     def _read(self, recording: Recording) -> Events:
         events = recording if isinstance(recording, Events) else read_arrays(recording, usual=self.config.sensor)

@@ -96,7 +96,7 @@ class TrainedOn:
         if sampling.method == "clusters":
             duration += " from the first to the last cluster"
         events = f"{self.range_of('events')} events ({self.range_of('rate')} per second)"
-        return f"{self.recordings:,} recordings of {duration} with {events}, 0.1 to 99.9 % of them"
+        return f"{self.recordings:,} recordings of {duration} with {events} (0.1 to 99.9 % quantiles)"
 
 
 _UNITS = {"duration": "{} s long", "events": "{} events", "rate": "{} events per second"}

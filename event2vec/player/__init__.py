@@ -83,5 +83,10 @@ def check_view(path: Path) -> None:
 
 
 def show(events: Events, title: str = "events") -> PlayerPage:
-    """The page with the player, for a notebook."""
+    """The event player in a notebook. `view` writes it to a file.
+
+        show(events)
+
+    Recordings of more than 400,000 events are thinned, at random.
+    """
     return PlayerPage(Clip(title, thin(events, MOST), len(events)))

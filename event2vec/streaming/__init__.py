@@ -14,7 +14,7 @@ import numpy as np
 
 from event2vec.errors import Event2VecError
 from event2vec.events import Events
-from event2vec.model.predictor import UNKNOWN, Predictor
+from event2vec.model.predictor import UNKNOWN, Judged, Predictor
 from event2vec.model.trained_on import Extent
 from event2vec.runtime import open_predictor
 from event2vec.sensor import Sensor, SensorLike
@@ -51,9 +51,9 @@ class Live:
     ) -> None:
         check_window(window)
         if not 0.001 <= every <= 60:
-            raise Event2VecError(f"--every must be 1 to 60000 milliseconds, got {1e3 * every:g}")
+            raise Event2VecError(f"every must be from 0.001 to 60 seconds, got {every:g}")
         if not 0 <= min_confidence <= 1:
-            raise Event2VecError(f"--min-confidence must be from 0 to 1, got {min_confidence:g}")
+            raise Event2VecError(f"min_confidence must be from 0 to 1, got {min_confidence:g}")
         self.model, self.class_names = model, model.class_names
         self.every, self.min_confidence = every, min_confidence
         self.min_events = fewest_events(model) if min_events is None else max(1, min_events)
@@ -120,14 +120,12 @@ class Live:
         end = moment if newest is None or self._paused(moment, newest[1]) else newest[1]
         if read is not None:
             self._latencies.append(answered - end)
-        scores = np.zeros(len(self.class_names)) if read is None else read.scores
-        best = int(scores.argmax())
-        label = best if read is not None and scores[best] >= self.min_confidence else None
+        label, scores, unknown, remarks = self._judge(read, len(view))
         p50, p95 = np.percentile(self._latencies, (50, 95)) if self._latencies else (0.0, 0.0)
         return Answer(
             label=label,
-            name=self.class_names[label] if label is not None else NOTHING if read is None else UNKNOWN,
-            confidence=float(scores[best]),
+            name=self.class_names[label] if label is not None else UNKNOWN if unknown else NOTHING,
+            confidence=float(scores.max()),
             scores=dict(zip(self.class_names, map(float, scores), strict=True)),
             time=now / 1e6,
             events=len(view),
@@ -140,7 +138,7 @@ class Live:
             rejected=self.source.rejected,
             lost=self.source.lost,
             notices=self._notices(last),
-            remarks=() if read is None else self._remarks(read, len(view)),
+            remarks=remarks,
         )
 
     def _read(self, moment: float) -> tuple[View, Read | None]:
@@ -153,9 +151,11 @@ class Live:
                 return view, read
         raise _Overwritten
 
-    def _remarks(self, read: Read, events: int) -> tuple[str, ...]:
-        trained_on = self.model.trained_on
-        return trained_on.remarks(Extent(float(events), read.tokens.duration / 1e6)) if trained_on else ()
+    def _judge(self, read: Read | None, events: int) -> Judged:
+        """As `predict` judges a recording of these events; without a reading there is no answer."""
+        if read is None:
+            return Judged(None, np.zeros(len(self.class_names)), None, ())
+        return self.model.judge(read.scores, Extent(float(events), read.tokens.duration / 1e6), self.min_confidence)
 
     def _paused(self, moment: float, happened: float) -> bool:
         """Whether the stream was silent before this moment: then latency counts from the moment itself."""

@@ -78,7 +78,12 @@ class CameraSource(Source):
 
 
 def list_cameras() -> list[dict[str, Any]]:
-    """The event cameras that eventcv finds on USB: kind, name, serial and more of each."""
+    """The event cameras that eventcv finds on USB: kind, name, serial and more of each.
+
+        [camera["serial"] for camera in list_cameras()]
+
+    `live(model, "camera:SERIAL")` reads one of them.
+    """
     import eventcv
 
     return list(eventcv.list_cameras())

@@ -45,4 +45,4 @@ def _within(seconds: float) -> float:
 
 def check_window(seconds: float) -> None:
     if not SHORTEST <= seconds <= LONGEST:
-        raise Event2VecError(f"--window must be {SHORTEST:g} to {LONGEST:g} seconds, got {seconds:g}")
+        raise Event2VecError(f"window must be from {SHORTEST:g} to {LONGEST:g} seconds, got {seconds:g}")

@@ -21,7 +21,7 @@ from event2vec.names import counted, nearest, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.settings import plain_settings
 from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, write_comparison
-from event2vec.studies.experiment import Setting, run_experiment, run_folder
+from event2vec.studies.experiment import Setting, run_experiment, row_folder
 from event2vec.studies.experiment_file import Experiment
 from event2vec.studies.tables import Row, RowResult
 from event2vec.training.metrics import write_rows
@@ -120,7 +120,7 @@ def compare_sweep(
     found = dict[str, list[Point]]()
     for name, curve in curves.items():
         tested = [
-            Run.open(run_folder(folder, row, 0)).sweep(kind, at, repeats=repeats, **setting.how) for row, at in curve
+            Run.open(row_folder(folder, row, 0)).sweep(kind, at, repeats=repeats, **setting.how) for row, at in curve
         ]
         found[name] = [point for points in tested for point in points]
     draw_sweeps(found, kind, folder / f"{kind}.png", FIGURES[kind])
@@ -221,7 +221,7 @@ def _protocol(results: Sequence[RowResult], span: dict[str, Any], seeds: int, da
     """How rows were trained, on what and where: by the first run, since others are alike."""
     minutes = span["training.minutes"]
     long = f"{minutes:g} minutes" if minutes else counted(span["training.epochs"], "epoch")
-    here = Run.open(run_folder(folder, results[0].row, 0)).facts.environment
+    here = Run.open(row_folder(folder, results[0].row, 0)).facts.environment
     machine = f"{counted(int(here['threads']), 'thread')} of {here.get('processor', here['machine'])}"
     first = [result.row.name for result in results if result.row.pretrain]
     half = f" {' and '.join(first)}: the first half of it is pre-training without labels." if first else ""

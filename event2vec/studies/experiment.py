@@ -30,13 +30,13 @@ from event2vec.model.classifier import count_parameters
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
 from event2vec.studies.experiment_file import Experiment, choose_pretraining, load_experiment
-from event2vec.studies.results import RESULT, RunResult, Timed
+from event2vec.studies.results import RunResult, Timed
 from event2vec.studies.tables import Row, RowResult, table, write_table
-from event2vec.training.layout import Task
+from event2vec.training.layout import Layout, Task
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.run import Run
 from event2vec.training.timing import training_step
-from event2vec.training.train import gpus_of, open_chosen, start
+from event2vec.training.train import gpus_of, open_training_data, start
 
 FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
 
@@ -77,7 +77,7 @@ class Setting:
     def open(self, recipe: Recipe, row: Row) -> EventStore:
         """The recordings of a row, prepared first if they have to be."""
         workers, engine = self.cluster or self.workers, engine_of(row.engine, row.iterations, recipe.sampling.seeding)
-        return open_chosen(recipe, self.data, workers, self.progress, {}, engine).store
+        return open_training_data(recipe, self.data, workers, self.progress, {}, engine).store
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def run_experiment(
     own, trainings, pretrained = replace(setting, progress=SILENT, cluster=None), [], dict[str, Path]()
     for row, changed, first in zip(experiment.rows, recipes, before, strict=True):
         for seed in range(seeds):
-            run, seeded = run_folder(folder, row, seed), {"training.seed": seed}
+            run, seeded = row_folder(folder, row, seed), {"training.seed": seed}
             pretraining, init = first.with_settings(seeded) if first else None, setting.init
             if pretraining:  # rows that are pre-trained alike share one
                 asked = json.dumps(_asked(row, pretraining, setting, None))
@@ -172,8 +172,8 @@ def run_experiment(
     return [RowResult.of(row, judged) for row, judged in by_row if judged]
 
 
-def run_folder(folder: Path, row: Row, seed: int) -> Path:
-    """Where the run of a row is."""
+def row_folder(folder: Path, row: Row, seed: int) -> Path:
+    """Where the run of a row with this seed is, in the folder of its experiment."""
     return folder / f"{row.name.replace(' ', '_')}-{seed}"
 
 
@@ -201,7 +201,7 @@ class _Training:
     @property
     def needs(self) -> list[Recipe]:
         """The recipes whose data is read; none if it is finished."""
-        if (self.run / RESULT).is_file():
+        if Layout(self.run).row_result.is_file():
             return []
         before = [self.pretraining] if self.pretraining else []
         return [*before, self.recipe, *([_unclustered(self.recipe)] if self.is_timed else [])]
@@ -259,7 +259,7 @@ def _pretrain(training: _Training, progress: Progress) -> None:
     if not _is_finished(run, asked):
         _train(training.row, recipe, setting, run, "pretrain", None, asked)
         if is_first_rank():
-            write_json(run / RESULT, {"seconds": sum(epoch["seconds"] for epoch in Run.open(run).metrics)})
+            write_json(Layout(run).row_result, {"seconds": sum(epoch["seconds"] for epoch in Run.open(run).metrics)})
 
 
 def _one_run(training: _Training, progress: Progress) -> RunResult | None:
@@ -275,9 +275,9 @@ def _one_run(training: _Training, progress: Progress) -> RunResult | None:
     if not is_first_rank():
         return None
     if finished:
-        return RunResult.read(run / RESULT)
+        return RunResult.read(Layout(run).row_result)
     result = _judge(training)
-    result.write(run / RESULT)
+    result.write(Layout(run).row_result)
     return result
 
 
@@ -299,7 +299,7 @@ def _is_finished(run: Path, asked: dict[str, Any]) -> bool:
     """Whether a run has a result, of what is asked for now."""
     if _note(run).is_file() and read_json(_note(run)) != asked:
         raise FileError(run, "was started with other settings or data. Choose another --out, or remove it")
-    return (run / RESULT).is_file()
+    return Layout(run).row_result.is_file()
 
 
 def _train(
@@ -311,7 +311,7 @@ def _train(
     init: str | PathLike[str] | None,
     asked: dict[str, Any],
 ) -> None:
-    begun = not Run(run).is_free
+    begun = not Run(run).can_start
     if is_first_rank():
         write_json(_note(run), asked)
     if begun:

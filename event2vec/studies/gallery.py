@@ -39,6 +39,8 @@ def draw_gallery(
 ) -> Gallery:
     """Draw the embeddings of all runs below each other, and every figure of the first run.
 
+        draw_gallery(["runs/digits"]).folder
+
     `recordings` is the number of recordings whose attention is drawn. Figures that need recordings are skipped if
     these cannot be opened.
     """

@@ -11,8 +11,6 @@ from event2vec.errors import FileError
 from event2vec.evaluation.accuracy import Repeated
 from event2vec.evaluation.speed import Figure, Speed
 
-RESULT = "result.json"
-
 
 @dataclass(frozen=True)
 class Timed:

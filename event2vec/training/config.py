@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from event2vec.choices import FoldsOver
 from event2vec.data.datasets import DatasetName
 from event2vec.data.windows import LABELS, LONGEST, MIN_EVENTS, STRIDE, WINDOW, WINDOW_EVENTS, Windows
 from event2vec.settings import Settings, setting
@@ -18,8 +19,8 @@ class DataConfig(Settings, section="data"):
     dataset: DatasetName = setting("folder", "the kind of data in --data, if it is not a store")
     validation: float = setting(
         0.1,
-        "share of the training recordings of each class that choose the best epoch instead of being learnt from, "
-        "if the data has no validation part of its own; 0: none, and the last epoch counts",
+        "fraction of each class's training recordings held out for validation, to choose the best epoch, if the data "
+        "has no validation part of its own; 0: none, and the network of the last epoch is used",
         least=0,
         most=0.5,
     )
@@ -30,12 +31,13 @@ class DataConfig(Settings, section="data"):
     )
     folds: int = setting(
         0,
-        "cross-validation: into how many parts the recordings are divided, each of which tests once; 0: none",
+        "cross-validation: number of folds; each fold is the test set once; 0: none",
         least=0,
     )
-    fold: int = setting(0, "which of data.folds tests, from 1; --folds trains all of them", least=0)
-    folds_over: Literal["train", "all"] = setting(
-        "train", "what folds are made of: the data's training recordings, or all, its own test part included"
+    fold: int = setting(0, "the fold that is the test set, from 1; --folds trains all of them", least=0)
+    folds_over: FoldsOver = setting(
+        "train",
+        "recordings to divide into folds: the training recordings, or all, with the data's test part",
     )
     window: float = setting(0.0, WINDOW, least=0, most=LONGEST)
     stride: float = setting(0.0, STRIDE, least=0, most=LONGEST)

@@ -56,14 +56,14 @@ def build_objective(recipe: Recipe, store: EventStore, task: Task) -> Objective:
     return Classification(model, recipe.objective, weights)
 
 
-def take_over(model: Classifier | MaskedModel, init: Path) -> list[str]:
+def copy_weights(model: Classifier | MaskedModel, init: Path) -> list[str]:
     """Copy all weights except the head's from another network of this kind; returns their names."""
     other = load_any_model(init)
     learnt, wanted = other.config.network, model.config.network
     if learnt != wanted:
         raise FileError(init, f"holds a network of the kind {learnt}, this recipe has {wanted}")
     if not model.reusable:
-        raise Event2VecError(f"a training of {wanted} cannot start from another network. Leave init out")
+        raise Event2VecError(f"{wanted} cannot be initialised from another network. Omit init")
     for name in ("intensity", "relative"):  # what no weight tells
         before, now = (str(getattr(config, name, None)).lower() for config in (other.config, model.config))
         if before != now:
@@ -121,7 +121,7 @@ def _leave_group() -> None:
         torch.distributed.destroy_process_group()
 
 
-def test_hidden_events(network: Path, store: EventStore, recipe: Recipe, compute: Compute) -> dict[str, float]:
+def evaluate_masked(network: Path, store: EventStore, recipe: Recipe, compute: Compute) -> dict[str, float]:
     """How well a pre-trained network tells the hidden events of a store: the means that validation has."""
     model = load_any_model(network)
     assert isinstance(model, MaskedModel)

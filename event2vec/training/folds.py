@@ -18,7 +18,7 @@ from event2vec.ranks import is_first_rank
 from event2vec.training.metrics import write_rows
 from event2vec.training.recipe import Recipe
 from event2vec.training.run import Run
-from event2vec.training.train import check_classes, choose, gpus_of, introduce, open_chosen, run_name
+from event2vec.training.train import check_classes, gpus_of, open_training_data, report_data, resolve_recipe, run_name
 
 SUMMARY, TABLE = "folds.json", "folds.csv"
 
@@ -36,7 +36,7 @@ class Fold:
     @classmethod
     def of(cls, number: int, run: Run) -> "Fold | None":
         """What a finished run found; None if it is not finished."""
-        if not run.has_begun or not run.result("test").is_file():
+        if not run.is_started or not run.result("test").is_file():
             return None
         found, rows = read_json(run.result("test")), run.metrics
         accuracy, recordings = found.get("accuracy"), found.get("recordings")
@@ -102,15 +102,15 @@ def cross_validate(
     """
     if folds < 2:
         raise Event2VecError(f"folds must be at least 2, got {folds}")
-    recipe, source = choose(recipe, data, {**settings, "data.folds": folds, "data.fold": 0})
+    recipe, source = resolve_recipe(recipe, data, {**settings, "data.folds": folds, "data.fold": 0})
     asked = {"recipe": recipe.to_yaml(), "data": whole_name(source), "init": whole_name(init)}
     folder = _folder(out, run_name(recipe, source), asked)
     cluster = Cluster.of(cluster)
     gpus = gpus_of(recipe, cluster)
-    opened = open_chosen(recipe, source, cluster or workers, progress, settings)
+    opened = open_training_data(recipe, source, cluster or workers, progress, settings)
     parts = [recipe.with_settings({"data.fold": number}) for number in range(1, folds + 1)]
     _check_parts(parts, opened.store)
-    introduce(parts[0], opened, folder, progress)
+    report_data(parts[0], opened, folder, progress)
     results = dict[int, Fold]()
 
     def keep(index: int, found: Fold | None) -> None:
@@ -147,7 +147,8 @@ def _check_parts(parts: Sequence[Recipe], store: EventStore) -> None:
         if "test" not in divided.splits:
             raise FileError(
                 store.folder,
-                f"has nothing to test on in fold {number}: classes of one group always train. Use fewer folds",
+                f"has nothing to test on in fold {number}: a class with only one group is always used for training. "
+                "Use fewer folds",
             )
 
 
@@ -167,7 +168,7 @@ def _train_fold(piece: _Piece, progress: Progress) -> Fold | None:
     """The result of a fold, trained first if it is not finished; None in all processes but the first."""
     run = fold_run(piece.folder, piece.number)
     if Fold.of(piece.number, run) is None:
-        if run.is_free:
+        if run.can_start:
             Run.start(piece.recipe, piece.store, run.folder, "train", piece.init, piece.source, progress)
         else:
             run.resume(progress=progress)

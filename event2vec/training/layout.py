@@ -1,5 +1,6 @@
-"""The files in a run's folder, known only here, and the lock that lets one process train in it."""
+"""The files in a run's folder, known only here, and the lock that lets one process train in it. Without torch."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -7,11 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from event2vec.atomic import clear_leftovers, is_leftover
+from event2vec.errors import FileError
 from event2vec.locks import LOCK, own
-from event2vec.model.checkpoint import BEST, NETWORK, RECIPE
+from event2vec.model.network_folder import BEST, NETWORK, RECIPE, holds_network
 from event2vec.ranks import is_first_rank
 
 Task = Literal["train", "pretrain"]
+WHAT_A_RUN_IS = "A run is a folder that 'event2vec train' wrote"
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Layout:
     def page(self) -> Path:
         return self.folder / "report.html"
 
+    @property
+    def row_result(self) -> Path:
+        """What an experiment measured with this run; it is the last file that an experiment writes."""
+        return self.folder / "result.json"
+
     def evaluation(self, data: str | Path | None) -> Path:
         """Results on the run's own recordings, and on other data in a subfolder with its name."""
         return self.folder / "evaluation" / Path(data).resolve().name if data else self.folder / "evaluation"
@@ -84,17 +92,41 @@ class Layout:
         return self.evaluation(data) / f"reliability_{split}.png"
 
     @property
-    def has_begun(self) -> bool:
+    def is_started(self) -> bool:
         """Whether the run has started: the recipe is written last."""
         return self.recipe_file.is_file()
 
     @property
-    def is_free(self) -> bool:
+    def can_start(self) -> bool:
         """Whether a run can start here: there is nothing, or only what a killed start left behind."""
         if not self.folder.exists():
             return True
         known = (self.facts_file.name, LOCK)
         return self.folder.is_dir() and all(path.name in known or is_leftover(path) for path in self.folder.iterdir())
+
+    def check_run(self) -> None:
+        """Refuse a folder with neither a run nor a network."""
+        if not self.folder.exists():
+            raise FileError(self.folder, "does not exist, expected a run or a folder with a saved network")
+        if not self.facts_file.is_file() and not holds_network(self.folder):
+            raise FileError(
+                self.folder, f"is not a run: it has neither {self.facts_file.name} nor a network. {WHAT_A_RUN_IS}"
+            )
+
+    def check_facts(self) -> None:
+        """Refuse a folder that does not say what was trained in it, such as that of a network alone."""
+        if not self.facts_file.is_file():
+            raise FileError(self.folder, f"is not a run: it has no {self.facts_file.name}. {WHAT_A_RUN_IS}")
+
+    def check_free(self, task: Task) -> None:
+        """Refuse a folder that already holds something, before any work."""
+        if is_first_rank() and not self.can_start:
+            resume = f"Resume it with: {self.command(task)}, or choose" if self.facts_file.is_file() else "Choose"
+            raise FileError(self.folder, f"exists already. {resume} another --out")
+
+    def command(self, task: Task) -> str:
+        """The shell command that resumes this run."""
+        return f"event2vec {task} --resume {shlex.quote(str(self.folder))}"
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from event2vec.cpu import flush_denormals
-from event2vec.data.batches import STEPS, Batch, Recordings, as_it_is, sets_of
+from event2vec.data.batches import STEPS, Batch, Recordings, identity_collate, sets_of
 from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
@@ -60,7 +60,7 @@ class TrainingData(pl.LightningDataModule):
         return DataLoader(
             Recordings(sets, self.recipe.sampling, self.recipe.training.seed),
             batch_sampler=batches,
-            collate_fn=as_it_is,
+            collate_fn=identity_collate,
             num_workers=workers,
             worker_init_fn=end_with_parent,
             persistent_workers=workers > 0,

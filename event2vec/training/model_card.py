@@ -35,7 +35,7 @@ def model_card(
         *(_classes(model, repo) if isinstance(model, Classifier) else _pretrained(repo)),
         *(_accuracy(found) if found else []),
         *(f"![{title}]({file})" for file, title in pictures.items()),
-        *(_training(run) if run.has_begun else []),
+        *(_training(run) if run.is_started else []),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -43,7 +43,7 @@ def model_card(
 def test_results(run: Run) -> dict[str, Any] | None:
     """What was measured on the test part when the training ended, or later by `evaluate`; None: nothing was."""
     path = run.result("test")
-    if not (run.has_begun and path.is_file()):
+    if not (run.is_started and path.is_file()):
         return None
     found = read_json(path)
     shares = [found.get("accuracy"), *(found["interval"] if isinstance(found.get("interval"), list) else [])]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from event2vec.errors import Event2VecError, FileError
 from event2vec.hub import SCHEME, Address, import_library, one_line_errors
-from event2vec.model.checkpoint import CARD, CONFIG, WEIGHTS, find_model, load_any_model
+from event2vec.model.checkpoint import load_any_model
+from event2vec.model.network_folder import CARD, CONFIG, WEIGHTS, find_model
 from event2vec.training.model_card import model_card
 from event2vec.training.run import Run
 
@@ -67,4 +68,4 @@ def _pictures(run: Run) -> dict[str, tuple[Path, str]]:
         "figures/reliability.png": (run.reliability("test", None), "Reliability: accuracy against confidence"),
         "figures/curves.png": (run.curves, "Loss and accuracy during training"),
     }
-    return {name: found for name, found in known.items() if run.has_begun and found[0].is_file()}
+    return {name: found for name, found in known.items() if run.is_started and found[0].is_file()}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from event2vec.baselines import NETWORKS, section_of
 from event2vec.data.sampling import Sampling
 from event2vec.documents import RECIPES, read_yaml
 from event2vec.errors import Event2VecError, FileError
 from event2vec.model.config import ModelConfig, NetworkConfig
+from event2vec.model.networks import NETWORKS, section_of
 from event2vec.names import UNPRINTABLE, nearest, printable, shown
 from event2vec.settings import Settings, build_settings, describe_settings, plain_settings, setting
 from event2vec.training.config import AugmentConfig, DataConfig, ObjectiveConfig, TrainerConfig, TrainingConfig

@@ -1,6 +1,5 @@
 """A run: one training and its folder. Open it, resume it, evaluate it, load its network."""
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +16,7 @@ from event2vec.documents import write_json
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.evaluate import evaluate
 from event2vec.evaluation.figures.curves import draw_curves
-from event2vec.model.checkpoint import check_text_path, find_model, holds_network, open_folder
+from event2vec.model.network_folder import check_text_path, find_model, holds_network, open_folder
 from event2vec.names import counted, printable
 from event2vec.progress import SILENT, Progress
 from event2vec.ranks import is_first_rank
@@ -26,7 +25,7 @@ from event2vec.training.environment import environment
 from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, by_full_name, load_recipe
 from event2vec.training.run_evaluation import EvaluatedRun
-from event2vec.training.run_folder import WHAT_A_RUN_IS, RunFacts
+from event2vec.training.run_folder import RunFacts
 
 
 class Run(EvaluatedRun):
@@ -44,12 +43,7 @@ class Run(EvaluatedRun):
     def open(cls, folder: "str | Path | Run") -> "Run":
         """The run in this folder, or a saved network; that at an address (hf://OWNER/NAME) is downloaded first."""
         run = folder if isinstance(folder, Run) else cls(open_folder(folder))
-        if not run.folder.exists():
-            raise FileError(run.folder, "does not exist, expected a run or a folder with a saved network")
-        if not run.facts_file.is_file() and not holds_network(run.folder):
-            raise FileError(
-                run.folder, f"is not a run: it has neither {run.facts_file.name} nor a network. {WHAT_A_RUN_IS}"
-            )
+        run.check_run()
         return run
 
     @classmethod
@@ -67,7 +61,7 @@ class Run(EvaluatedRun):
 
         `event2vec.train` accepts data of any kind. `source` is what the store was made from, if it holds clusters.
         """
-        from event2vec.training.fit import build_objective, take_over
+        from event2vec.training.fit import build_objective, copy_weights
         from event2vec.training.timing import fit_to_minutes
 
         run, init = cls(Path(folder)), open_folder(init) if init else None
@@ -79,22 +73,12 @@ class Run(EvaluatedRun):
             recipe = fit_to_minutes(recipe, store, task, progress)
             objective = build_objective(recipe, store, task)
             if init:
-                _say_taken(take_over(objective.model, init), progress)
+                _say_taken(copy_weights(objective.model, init), progress)
             facts = RunFacts(
                 task=task, data=str(store.folder.resolve()), source=whole_name(source), init=whole_name(init)
             )
             run._train(recipe, store, objective, task, progress, begin=lambda: run._begin(recipe, facts))
         return run
-
-    def check_free(self, task: Task) -> None:
-        """Refuse a folder that already holds something, before any work."""
-        if is_first_rank() and not self.is_free:
-            resume = f"Resume it with: {self.command(task)}, or choose" if self.facts_file.is_file() else "Choose"
-            raise FileError(self.folder, f"exists already. {resume} another --out")
-
-    def command(self, task: Task) -> str:
-        """The shell command that resumes this run."""
-        return f"event2vec {task} --resume {shlex.quote(str(self.folder))}"
 
     def _begin(self, recipe: Recipe, facts: RunFacts) -> None:
         """Write the run's facts and its recipe. The recipe comes last: without it, the run has not started."""
@@ -117,10 +101,10 @@ class Run(EvaluatedRun):
 
             Run.open("runs/digits").resume(training={"epochs": 150})
         """
-        from event2vec.training.fit import build_objective, take_over
+        from event2vec.training.fit import build_objective, copy_weights
 
         facts = self.facts
-        if self.is_free:
+        if self.can_start:
             raise FileError(self.folder, "was stopped before training started. Run the same command again")
         with self.alone():
             recipe = self._resumed_recipe(settings)
@@ -129,7 +113,7 @@ class Run(EvaluatedRun):
             store = _divided(recipe, whole)
             objective = build_objective(recipe, store, facts.task)
             if facts.init and not self.state.exists():
-                take_over(objective.model, Path(facts.init))
+                copy_weights(objective.model, Path(facts.init))
             self._train(recipe, store, objective, facts.task, progress, begin=lambda: self._prolong(recipe))
         return self
 
@@ -158,12 +142,14 @@ class Run(EvaluatedRun):
     def _check_store(self, store: EventStore, recipe: Recipe) -> None:
         if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
             raise FileError(
-                store.folder, f"does not fit the run: it has {len(store.classes)} classes and a {store.sensor} sensor"
+                store.folder,
+                f"does not fit the run: it has {counted(len(store.classes), 'class', 'classes')} "
+                f"and a {store.sensor} sensor",
             )
         if (sets := len(sets_of(store, recipe.sampling))) != recipe.sampling.clusterings:
             raise FileError(
                 store.folder,
-                f"does not fit the run: its clusterings per recording are {sets}, "
+                f"does not fit the run: it has {counted(sets, 'clustering')} per recording, "
                 f"expected {recipe.sampling.clusterings}",
             )
 
@@ -175,7 +161,7 @@ class Run(EvaluatedRun):
         try:
             fit(recipe, store, objective, self, progress, **how)
         except KeyboardInterrupt:
-            if self.has_begun:
+            if self.is_started:
                 progress.say(f"Stopped. Resume it with: {self.command(task)}")
             raise
         if is_first_rank() and self.metrics_file.is_file():
@@ -191,21 +177,21 @@ class Run(EvaluatedRun):
 
     def _conclude(self, recipe: Recipe, store: EventStore, task: Task, compute: Compute, progress: Progress) -> None:
         """Read the test part, once: with the network that the validation part chose, else that of the last epoch."""
-        from event2vec.training.fit import test_hidden_events
+        from event2vec.training.fit import evaluate_masked
 
         if "test" not in store.splits or self.result("test").is_file():
             return
         test = store.split("test")
         with compute.autocast():
             if task == "pretrain":
-                losses = test_hidden_events(self.folder, test, recipe, compute)
+                losses = evaluate_masked(self.folder, test, recipe, compute)
                 write_json(self.result("test"), losses)
-                progress.say(f"Loss on {len(test):,} test recordings: {losses['loss']:.4g}")
+                progress.say(f"Loss on {counted(len(test), 'test recording')}: {losses['loss']:.4g}")
                 return
             found = evaluate(self.model().to(compute.device), test, repeats=1, progress=progress)
         self.keep_evaluation(found)
         interval = f"95 % interval {found.interval.percent(1)} %"
-        progress.say(f"{found.percent(1)} % of {len(test):,} test recordings are recognised; {interval}")
+        progress.say(f"Accuracy on {counted(len(test), 'test recording')}: {found.percent(1)} %; {interval}")
 
     def draw_curves(self, path: Path) -> None:
         draw_curves(self.metrics, path, printable(f"Training of {self.folder.name}"))

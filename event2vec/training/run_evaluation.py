@@ -81,7 +81,7 @@ class EvaluatedRun(RunFolder):
 
     def _is_whole(self, data: Path) -> bool:
         """Whether `data` has a sub-folder for each class, and nothing that says which recordings are for testing."""
-        config = self.recipe.data if self.has_begun else DataConfig()
+        config = self.recipe.data if self.is_started else DataConfig()
         dataset = config.dataset
         if config.labels or not is_whole(data):
             return False
@@ -95,7 +95,7 @@ class EvaluatedRun(RunFolder):
 
     def keep_evaluation(self, found: Evaluation, split: str = "test", data: str | Path | None = None) -> None:
         """Save results, a confusion matrix and a reliability diagram in the run; a bare network is not changed."""
-        if self.has_begun:
+        if self.is_started:
             self.draw_confusion(found, self.confusion(split, data))
             title = f"{printable(self.folder.name)}: reliability diagram"
             draw_reliability(found.calibration, found.repeats, self.reliability(split, data), title)
@@ -127,7 +127,7 @@ class EvaluatedRun(RunFolder):
             store = self._tested(data, split, model, Sampling(), workers, progress)
         with compute.autocast():
             points = sweep(kind, model, store, values, repeats, vote, progress)
-        if self.has_begun:
+        if self.is_started:
             path = self.sweep_file(kind, split or "test", data)
             write_rows(path, [point.facts(kind) for point in points])
             title = printable(f"{self.folder.name}: accuracy and {kind}")

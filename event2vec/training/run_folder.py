@@ -20,8 +20,6 @@ from event2vec.training.layout import Layout, Task
 from event2vec.training.metrics import read_rows
 from event2vec.training.recipe import Recipe, load_recipe
 
-WHAT_A_RUN_IS = "A run is a folder that 'event2vec train' wrote"
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
@@ -52,14 +50,13 @@ class RunFolder(Layout):
 
     @property
     def recipe(self) -> Recipe:
-        if not self.has_begun:
+        if not self.is_started:
             raise FileError(self.folder, f"is not a run: it has no {self.recipe_file.name}, only a network")
         return load_recipe(self.recipe_file)
 
     @cached_property
     def facts(self) -> RunFacts:
-        if not self.facts_file.is_file():
-            raise FileError(self.folder, f"is not a run: it has no {self.facts_file.name}. {WHAT_A_RUN_IS}")
+        self.check_facts()
         return RunFacts.from_json(self.facts_file)
 
     @property
@@ -76,7 +73,7 @@ class RunFolder(Layout):
 
     def compute(self, device: str | None = None, precision: str | None = None) -> Compute:
         """Where the network runs: as requested, else on the best device; see `Compute.choose` for the precision."""
-        trained = self.recipe.trainer.precision if self.has_begun else "32-true"
+        trained = self.recipe.trainer.precision if self.is_started else "32-true"
         return Compute.choose(device, precision, trained)
 
     def store(
@@ -93,7 +90,7 @@ class RunFolder(Layout):
         training took from the training recordings is a split of its own here too.
         """
         store = self.whole_store(data, sampling, workers, progress)
-        return self.recipe.divide(store) if self.has_begun else store
+        return self.recipe.divide(store) if self.is_started else store
 
     def whole_store(
         self,
@@ -105,8 +102,8 @@ class RunFolder(Layout):
     ) -> EventStore:
         """Like `store`, but with the splits that the data came with."""
         if data is not None:
-            config = self.recipe.data if self.has_begun else DataConfig()
-            sampling = sampling or (self.recipe.sampling if self.has_begun else self.model().sampling)
+            config = self.recipe.data if self.is_started else DataConfig()
+            sampling = sampling or (self.recipe.sampling if self.is_started else self.model().sampling)
             opened = open_for_training(
                 data,
                 config.dataset,
@@ -119,7 +116,7 @@ class RunFolder(Layout):
             )
             return opened.store
         if not self.facts_file.is_file():
-            raise Event2VecError(f"{self.folder} does not say what it was trained on; set the recordings with --data")
+            raise Event2VecError(f"{self.folder} does not say what it was trained on; set data (--data)")
         facts, recipe = self.facts, self.recipe
         return reopen_for_training(
             Path(facts.data),
@@ -143,13 +140,13 @@ class RunFolder(Layout):
 
         Where `only` one split is needed, the other splits of a data set are not prepared.
         """
-        only = None if self.has_begun and self.recipe.data.folds else only  # folds are of all recordings
+        only = None if self.is_started and self.recipe.data.folds else only  # folds are of all recordings
         if data is None and self.facts_file.is_file():
             data = self.raw_source
             if data is None:
                 return self.recipe.divide(prepare_digits(workers, progress, only))
         whole = self.whole_store(data, Sampling(), workers, progress, only)
-        return self.recipe.divide(whole) if self.has_begun else whole
+        return self.recipe.divide(whole) if self.is_started else whole
 
     @property
     def raw_source(self) -> str | None:

@@ -87,20 +87,22 @@ def start(
     engine: Engine | None = None,
 ) -> Run:
     """What `train` and `pretrain` do. An `engine` computes the clusters instead of ours, for comparisons."""
-    recipe, source = choose(recipe, data, settings)
+    recipe, source = resolve_recipe(recipe, data, settings)
     if recipe.data.folds and not recipe.data.fold:
-        raise Event2VecError("data.folds needs data.fold, the fold that tests. To train all folds, use --folds")
+        raise Event2VecError(
+            "data.folds needs data.fold, the test fold. To train all folds, use cross_validate (--folds)"
+        )
     if out:
         Run(local_place(out)).check_free(task)  # before the data is prepared, which may take a while
-    opened = open_chosen(recipe, source, workers, progress, settings, engine)
+    opened = open_training_data(recipe, source, workers, progress, settings, engine)
     if task == "train":
         check_classes(recipe.divide(opened.store))
     folder = Path(out) if out else free_folder(run_name(recipe, source))
-    introduce(recipe, opened, folder, progress)
+    report_data(recipe, opened, folder, progress)
     return Run.start(recipe, opened.store, folder, task, init, source, progress)
 
 
-def choose(
+def resolve_recipe(
     recipe: str | Path | Recipe, data: str | Path | EventStore | None, settings: Mapping[str, Any]
 ) -> tuple[Recipe, str | Path | None]:
     """The recipe with its settings, and where the data is; settings that would be ignored are refused."""
@@ -111,7 +113,7 @@ def choose(
     return recipe, source
 
 
-def open_chosen(
+def open_training_data(
     recipe: Recipe,
     source: str | Path | None,
     workers: Workers,
@@ -157,7 +159,7 @@ def _check_options(recipe: Recipe, source: str | Path | None, settings: Mapping[
     """Refuse settings of a data set that would be ignored."""
     names = [name for name, _ in by_full_name(settings)]
     if "data.folds_over" in names and not recipe.data.folds:
-        raise Event2VecError("data.folds_over is for cross-validation. Omit it, or add --folds")
+        raise Event2VecError("data.folds_over is for cross-validation. Omit it, or use cross_validate (--folds)")
     given = [name for name in names if name in GROUPING + CUTTING]
     if recipe.data.dataset != "folder" and (own := [name for name in given if name in GROUPING]):
         raise Event2VecError(f"{own[0]} is for 'folder'; the layout of {recipe.data.dataset} is known. Omit it")
@@ -217,13 +219,13 @@ def run_name(recipe: Recipe, data: str | Path | None) -> Path:
 def free_folder(path: Path) -> Path:
     """This folder, or the first of path-2, path-3, ... in which a run can start."""
     number, free = 1, path
-    while not Run(free).is_free:
+    while not Run(free).can_start:
         number += 1
         free = path.with_name(f"{path.name}-{number}")
     return free
 
 
-def introduce(recipe: Recipe, opened: Report, folder: Path, progress: Progress) -> None:
+def report_data(recipe: Recipe, opened: Report, folder: Path, progress: Progress) -> None:
     """Say what the run will be trained on, and what it will not; once, if several processes train together."""
     if not is_first_rank():
         return
@@ -257,7 +259,7 @@ def introduce(recipe: Recipe, opened: Report, folder: Path, progress: Progress) 
     counts = np.bincount(divided.split("train").labels, minlength=len(store.classes))
     if counts.max() >= UNEQUAL * max(counts.min(), 1) and recipe.objective.class_weights == "none":
         found = f"Classes have from {counts.min():,} to {counts.max():,} training recordings"
-        progress.say(f"{found}; --objective.class_weights balanced lets all classes count the same")
+        progress.say(f"{found}; objective.class_weights: balanced gives all classes the same weight")
     if groups := Groups.of(divided):
         progress.say(groups.summary)
         if groups.warning:

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
@@ -49,6 +50,14 @@ def machine_kind() -> dict[str, str]:
     }
 
 
+def compiler() -> str:
+    """What compiled attention was compiled with, as its file says: another may add numbers in another order."""
+    from event2vec.model import _compiled_attention  # type: ignore[attr-defined]
+
+    found = re.search(rb"(?:GCC|clang version)[ :][^\x00]{1,80}", Path(_compiled_attention.__file__).read_bytes())
+    return found[0].decode("ascii", "replace") if found else "unknown"
+
+
 def _cpu_model() -> str:
     """Vendor, family and model; a model's name alone may be that of many."""
     path = Path("/proc/cpuinfo")
@@ -77,6 +86,7 @@ def measure_losses() -> dict[str, Any]:
     data = {"random": recordings, "clusters": clusters}
     return {
         "machine": machine_kind(),
+        "compiler": compiler(),
         "events": {name: digest([events for events, _ in found]) for name, found in data.items()},
         "cases": {
             f"{task} {method} {kind}": _train(task, method, data[method], kind)

@@ -17,6 +17,17 @@ DATASETS: tuple[str, ...] = get_args(DatasetName)  # the file of each has a func
 SPLITS = ("train", "validation", "test")
 
 
+def describe_source(name: str) -> str:
+    """What a data set is read from, for people."""
+    return "the folder with your recordings" if name == "folder" else f"the folder with {name} as downloaded"
+
+
+def check_source(name: str, data: object) -> None:
+    """Refuse to train without data, unless it is built in."""
+    if data is None and name != "digits":
+        raise Event2VecError(f"--data is required: a prepared store, or {describe_source(name)}")
+
+
 def open_dataset(
     name: str, root: str | Path | None, split: str, *, windows: Windows | None = None, **options: Any
 ) -> "Dataset":

@@ -15,7 +15,7 @@ from event2vec.data.labels import Span, labels_of
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.figures.attention_maps import draw_attention, has_attention_to_draw
-from event2vec.evaluation.figures.clips import make_answered_clip, make_clip
+from event2vec.evaluation.figures.clips import answer_thinned, make_answered_clip, make_clip
 from event2vec.evaluation.figures.confusion import draw_confusion
 from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
 from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps
@@ -23,12 +23,11 @@ from event2vec.evaluation.figures.reliability import draw_reliability
 from event2vec.evaluation.figures.samples import draw_samples
 from event2vec.evaluation.speed import INCLUDED, measure_speed
 from event2vec.evaluation.sweeps import Kind, Point, sweep
-from event2vec.evaluation.timeline import timeline
-from event2vec.io.chunks import read_chunks
+from event2vec.io.chunks import decode_chunks
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.names import counted, excerpt, hide_secrets, printable
-from event2vec.player.clip import Clip, Thinner
+from event2vec.player.clip import Clip
 from event2vec.player.page import embed_player
 from event2vec.studies.report.study import Study
 from event2vec.training.environment import environment
@@ -60,7 +59,7 @@ def _player(study: Study) -> str:
         try:
             clips.append(_answered(study, long))
         except Event2VecError as error:
-            problem = f"<p class=wrong>Answers over time could not be had: {html.escape(excerpt(error, 200))}</p>"
+            problem = f"<p class=wrong>Answers over time could not be computed: {html.escape(excerpt(error, 200))}</p>"
     return f"{embed_player(clips)}{problem}" + (
         "<p class=note>With attention on, the brightness of an event shows the attention that its nearest token "
         "receives in the chosen block, averaged over queries, heads and both directions.</p>"
@@ -69,9 +68,8 @@ def _player(study: Study) -> str:
 
 def _answered(study: Study, path: Path) -> Clip:
     """A long recording with its answers over time, and its labels."""
-    thinner, settings = Thinner(LONG_EVENTS), study.run.recipe.data
-    chunks = thinner.watch(read_chunks(path, usual=study.model.config.sensor))
-    found = timeline(study.model, chunks, progress=study.progress)
+    settings, chunks = study.run.recipe.data, decode_chunks(path, usual=study.model.config.sensor)
+    found, thinner = answer_thinned(study.model, chunks, LONG_EVENTS, progress=study.progress)
     if settings.labels:
         labels, clock = labels_of(path, settings.labels, study.run.raw_source or ".")
     else:
@@ -101,8 +99,8 @@ def _data(study: Study) -> str:
     seen = study.model.trained_on
     if seen:
         facts += (
-            f"<p>Training saw {seen.summary(study.model.sampling)}. What is twice beyond is called far by "
-            "<code>predict</code> and <code>evaluate</code>.</p>"
+            f"<p>Training saw {seen.summary(study.model.sampling)}. <code>predict</code> and "
+            "<code>evaluate</code> flag recordings outside twice this range.</p>"
         )
     samples = _picture("samples.png", lambda path: draw_samples(raw, path))
     return facts + _table(["class", *parts], rows) + samples
