@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from event2vec.streaming import live as live
     from event2vec.streaming.camera_source import list_cameras as list_cameras
     from event2vec.studies.compare import compare as compare
+    from event2vec.studies.compare import compare_sweep as compare_sweep
     from event2vec.studies.experiment import experiment as experiment
     from event2vec.studies.gallery import draw_gallery as draw_gallery
     from event2vec.studies.probe import probe as probe
@@ -149,6 +150,7 @@ _HOMES = {
     "probe": "studies.probe",
     "report": "studies.report",
     "compare": "studies.compare",
+    "compare_sweep": "studies.compare",
     "experiment": "studies.experiment",
     "draw_gallery": "studies.gallery",
     "export": "exporting",

@@ -21,7 +21,7 @@ from event2vec.names import counted, nearest, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.settings import plain_settings
 from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, write_comparison
-from event2vec.studies.experiment import Setting, run_experiment, row_folder
+from event2vec.studies.experiment import Setting, row_folder, run_experiment
 from event2vec.studies.experiment_file import Experiment
 from event2vec.studies.tables import Row, RowResult
 from event2vec.training.metrics import write_rows
@@ -104,6 +104,8 @@ def compare_sweep(
     progress: Progress = SILENT,
 ) -> dict[str, list[Point]]:
     """Accuracy against the number of events (Figure 3) or the resolution (Figure 4), of each network.
+
+        compare_sweep("events", "my_recordings/", [64, 256, 1024], minutes=5)["voxel grid density"]
 
     For Figure 3, a voxel grid with each sampling strategy and event2vec on random events, and again on what its recipe
     reads; each is trained for every number of events that it is tested with. For Figure 4, Max-Former, whose
