@@ -5,10 +5,9 @@ A recording flows through the rooms in order, and every file does one step of it
     errors, names, choices  what goes wrong; names that people chose, shown safely; names to choose between
     sensor, events          Sensor, Events, EventBatch: the only types that travel between rooms; tensors or arrays
     mersenne                torch's random numbers, drawn by numpy
-    atomic, locks, workers  files that appear whole or not at all; one process at a time; workers end with their parent
     documents, settings     safe reading of untrusted JSON and YAML; validated settings that do not import torch
     hub                     files on the Hugging Face Hub, by their address
-    devices, ranks, cpu     where networks run; processes that train together; what makes torch quicker on a CPU
+    machine                 files that appear whole or not at all, locks, worker processes; devices, ranks, threads
     progress, cluster       progress of long tasks; running independent tasks here or on a Ray cluster
 
     io/                     file <-> Events, one file for each family of formats

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecError, FileError
+from event2vec.machine.atomic import whole_file
 from event2vec.names import nearest, shorten, shown
 
 LARGEST_JSON = 2**24  # bytes; the description of a store may be larger

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from event2vec import Events, Sensor
-from event2vec.atomic import whole_file
+from event2vec.machine.atomic import whole_file
 from event2vec.model import compiled_attention
 
 SMALL = Sensor(34, 30)

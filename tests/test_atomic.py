@@ -14,13 +14,13 @@ from conftest import SMALL, make_recording
 from processes import NEEDS_PROC, SECONDS_TO_END
 
 from event2vec import EventStore, ModelConfig, build_model, save_model, write_events
-from event2vec.atomic import SUFFIX, clear_leftovers, whole_file, whole_folder
 from event2vec.errors import DiskFull, FileError, naming_a_full_disk
+from event2vec.machine.atomic import SUFFIX, clear_leftovers, whole_file, whole_folder
 
 WRITE_AND_STOP = """
 import sys
 from pathlib import Path
-from event2vec.atomic import whole_file
+from event2vec.machine.atomic import whole_file
 with whole_file(Path(sys.argv[1])) as temporary:
     temporary.write_text("half")
     print(temporary, flush=True)
@@ -29,7 +29,7 @@ with whole_file(Path(sys.argv[1])) as temporary:
 REPLACE_OFTEN = """
 import sys
 from pathlib import Path
-from event2vec.atomic import whole_folder
+from event2vec.machine.atomic import whole_folder
 for number in range(int(sys.argv[2])):
     with whole_folder(Path(sys.argv[1]), replace=True) as work:
         (work / "number").write_text(str(number))

@@ -18,9 +18,9 @@ from event2vec.benchmark import attention, clustering, data, live, measure, mode
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 from event2vec.benchmark.measurement import Measurement
 from event2vec.benchmark.summary import Change, Spread, compare, summarise
-from event2vec.devices import CPU, Compute
 from event2vec.evaluation import speed
 from event2vec.evaluation.speed import Figure, Speed, Throughput, largest_batch, quickest_batch
+from event2vec.machine.devices import CPU, Compute
 from event2vec.model.classifier import Classifier
 from event2vec.model.compiled_attention import INSTALLED
 from event2vec.training.muon import Muon

@@ -13,13 +13,13 @@ from processes import SECONDS_TO_END
 
 import event2vec.data.cache as module
 from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_events, open_dataset, write_events
-from event2vec.atomic import SUFFIX
 from event2vec.cli import main
 from event2vec.clustering import BatchedKMeans
 from event2vec.clustering.alternatives import Alternative
 from event2vec.data.cache import cache_folder, cached_stores, open_for_training, remove_cached, reopen_for_training
 from event2vec.data.prepare import prepare
 from event2vec.errors import Busy
+from event2vec.machine.atomic import SUFFIX
 from event2vec.progress import Progress
 
 CLUSTERS = Sampling(method="clusters", length=16)

@@ -266,7 +266,7 @@ def test_the_old_network_is_put_back_when_the_new_one_cannot_take_its_place(save
             raise OSError("no")
         rename(old, new)
 
-    monkeypatch.setattr("event2vec.atomic._exchange", lambda one, other: False)  # as where the system cannot
+    monkeypatch.setattr("event2vec.machine.atomic._exchange", lambda one, other: False)  # as where the system cannot
     monkeypatch.setattr(os, "rename", refuse_once)
     with pytest.raises(OSError, match="no"):
         save_model(build_model(replace(TINY, blocks=1)), folder)

@@ -15,10 +15,10 @@ from event2vec.cli import GROUPS, VERBS, _show_warning, build_parser
 from event2vec.cli.evaluate import SWEEPS
 from event2vec.data.datasets.asl_dvs import ORIENTATIONS
 from event2vec.data.sampling import Sampling
-from event2vec.devices import PRECISIONS
 from event2vec.evaluation.sweeps import Kind
 from event2vec.io import WRITERS
 from event2vec.io.units import MICROSECONDS
+from event2vec.machine.devices import PRECISIONS
 from event2vec.settings import choices_of, describe_settings
 from event2vec.training.recipe import Recipe, load_recipe
 

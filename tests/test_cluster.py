@@ -17,14 +17,14 @@ from processes import NEEDS_PROC, SECONDS_TO_END, is_alive
 from trainings import RECIPE, assert_same_networks, make_store
 
 from event2vec import Event2VecError, Progress, Run, compare, cross_validate, evaluate_runs, experiment, prepare, train
-from event2vec.atomic import whole_file
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.cluster.job import Job
 from event2vec.cluster.task import Failed, Place
 from event2vec.data.datasets.dataset import Dataset
 from event2vec.errors import Busy, FileError, Unreachable
 from event2vec.io import Recording
-from event2vec.ranks import is_first_rank
+from event2vec.machine.atomic import whole_file
+from event2vec.machine.ranks import is_first_rank
 from event2vec.studies.experiment import Setting
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'event2vec[ray]'")

@@ -11,7 +11,7 @@ from conftest import Team, make_recording, randomise
 from torch import Tensor
 
 from event2vec import EventBatch, Sensor
-from event2vec.cpu import flush_denormals
+from event2vec.machine.cpu import flush_denormals
 from event2vec.model import compiled_attention, compiled_rows
 from event2vec.model.attention import Bidirectional, ForgettingDirection
 from event2vec.model.compiled_attention import Settings, library

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from event2vec import Event2VecError
-from event2vec.devices import CPU, Compute, find_device, training_precision
-from event2vec.ranks import RANKS, is_first_rank
+from event2vec.machine.devices import CPU, Compute, find_device, training_precision
+from event2vec.machine.ranks import RANKS, is_first_rank
 
 
 def test_the_best_device_is_found():
@@ -55,7 +55,9 @@ def test_one_of_the_processes_that_a_launcher_starts_is_the_first(variables, fir
 def test_bfloat16_is_for_cuda_or_asked_for(monkeypatch):
     assert Compute.choose("cpu", None, "bf16-mixed") == CPU
     assert Compute.choose("cpu", "bf16-mixed", "32-true").precision == "bf16-mixed"
-    monkeypatch.setattr("event2vec.devices.find_device", lambda name: torch.device("cuda"))  # there is none here
+    monkeypatch.setattr(
+        "event2vec.machine.devices.find_device", lambda name: torch.device("cuda")
+    )  # there is none here
     assert Compute.choose(None, None, "bf16-mixed").precision == "bf16-mixed"
     assert Compute.choose(None, None, "32-true").precision == "32-true"
     assert Compute.choose(None, "32-true", "bf16-mixed").precision == "32-true"
@@ -71,7 +73,7 @@ def test_auto_is_bfloat16_on_gpus_that_have_it(there, has_bfloat16, monkeypatch)
     assert [training_precision("auto", name) for name in ("auto", "gpu", "cuda")] == [best] * 3
     assert [training_precision("auto", name) for name in ("cpu", "mps")] == ["32-true"] * 2
     assert training_precision("bf16-mixed", "cpu") == "bf16-mixed", "what a recipe names is what it gets"
-    monkeypatch.setattr("event2vec.devices.find_device", lambda name: torch.device(name))
+    monkeypatch.setattr("event2vec.machine.devices.find_device", lambda name: torch.device(name))
     assert Compute.choose("cuda", None, "auto").precision == best
     assert Compute.choose("cpu", None, "auto") == CPU
 

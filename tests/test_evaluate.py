@@ -10,11 +10,11 @@ import torch
 from conftest import SMALL, assert_same, make_recording, randomise
 
 from event2vec import Event2VecError, Events, EventStore, ModelConfig, Sampling, Sensor, build_model
-from event2vec.devices import Compute
 from event2vec.evaluation.accuracy import wilson_interval
 from event2vec.evaluation.calibration import Calibration
 from event2vec.evaluation.evaluate import Evaluation, classify_store, evaluate
 from event2vec.evaluation.sweeps import lower_resolution, onset_delay, sweep
+from event2vec.machine.devices import Compute
 from event2vec.progress import Progress
 
 TINY = ModelConfig(sensor=SMALL, classes=3, dim=16, hidden=16, heads=2, blocks=1)

@@ -12,12 +12,12 @@ from processes import NEEDS_PROC, SECONDS_TO_END
 
 from event2vec import write_events
 from event2vec.errors import Busy, DiskFull, FileError
-from event2vec.locks import LOCK, hold_shared, is_held, is_shared, own
+from event2vec.machine.locks import LOCK, hold_shared, is_held, is_shared, own
 
 HOLD = """
 import sys
 from pathlib import Path
-from event2vec.locks import own
+from event2vec.machine.locks import own
 with own(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -26,7 +26,7 @@ COUNT = """
 import sys, time
 from pathlib import Path
 from event2vec.errors import Busy, FileError
-from event2vec.locks import own
+from event2vec.machine.locks import own
 folder, counter = Path(sys.argv[1]), Path(sys.argv[2])
 for _ in range(100):
     while True:

@@ -5,7 +5,7 @@ import sys
 
 TUNED = """
 import numpy as np, torch
-from event2vec.cpu import flush_denormals, tune_cpu
+from event2vec.machine.cpu import flush_denormals, tune_cpu
 tune_cpu()
 tiny = np.full(10, 1e-310)
 assert (tiny * 0.5).any(), "other libraries compute as ever"
@@ -24,7 +24,7 @@ def test_only_torch_flushes_denormals_and_only_where_it_is_asked_to():
 
 THREADS = """
 import torch
-from event2vec.cpu import tune_cpu
+from event2vec.machine.cpu import tune_cpu
 torch.set_num_threads(2)
 tune_cpu()
 halved = torch.full((1 << 20,), 1e-40) * 0.5
@@ -40,7 +40,7 @@ def test_torchs_own_threads_flush_denormals():
 ALONE = """
 import threading, torch
 from event2vec import EventBatch, Events, build_model, load_recipe
-from event2vec.cpu import on_one_thread
+from event2vec.machine.cpu import on_one_thread
 torch.set_num_threads(2)
 found = []
 with on_one_thread():

@@ -27,10 +27,10 @@ from event2vec import (
     open_dataset,
     write_events,
 )
-from event2vec.atomic import SUFFIX
 from event2vec.data.datasets import open_splits
 from event2vec.data.prepare import prepare
 from event2vec.errors import Event2VecWarning
+from event2vec.machine.atomic import SUFFIX
 from event2vec.progress import Progress
 
 

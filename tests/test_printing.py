@@ -3,7 +3,7 @@
 import pytest
 
 from event2vec.cli.printing import print_table, say
-from event2vec.ranks import RANKS, is_first_rank
+from event2vec.machine.ranks import RANKS, is_first_rank
 
 
 def test_a_line_goes_to_standard_error_and_moves_no_cursor(capsys):

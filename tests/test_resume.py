@@ -14,9 +14,9 @@ from conftest import SMALL, make_recording
 from trainings import RECIPE, StopAt, Stopped, Watch, accumulated, assert_same_networks, make_store
 
 from event2vec import Event2VecError, EventStore, Sampling, load_model
-from event2vec.atomic import SUFFIX
 from event2vec.data.batches import Recordings
 from event2vec.errors import DiskFull
+from event2vec.machine.atomic import SUFFIX
 from event2vec.training.config import DataConfig
 from event2vec.training.lightning_module import Learner
 from event2vec.training.metrics import read_rows

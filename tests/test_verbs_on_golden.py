@@ -11,7 +11,7 @@ from test_golden import RECORDINGS, known
 from event2vec import EventStore, load_model, read_events
 from event2vec.benchmark import PARTS
 from event2vec.benchmark.measurement import Measurement
-from event2vec.devices import Compute
+from event2vec.machine.devices import Compute
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from multiprocessing import get_context
 import pytest
 from processes import NEEDS_PROC, SECONDS_TO_END, is_alive
 
-from event2vec.workers import begin_work, first_call
+from event2vec.machine.workers import begin_work, first_call
 
 PARENT = """
 import multiprocessing, os, sys, time
-from event2vec.workers import end_with_parent
+from event2vec.machine.workers import end_with_parent
 def work():
     end_with_parent()
     os.write(1, b"%d\\n" % os.getpid())  # in one piece, which print does not promise

@@ -54,7 +54,7 @@ def _measure_computing(
     precision: str | None,
 ) -> "list[Measurement]":
     """What may run on a GPU."""
-    from event2vec.devices import Compute
+    from event2vec.machine.devices import Compute
 
     if part == "attention":
         from event2vec.benchmark.attention import measure_attention

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes, peak_of
 from event2vec.benchmark.measurement import Measurement
-from event2vec.cpu import flush_denormals
 from event2vec.data.datasets import open_dataset
-from event2vec.devices import CPU, Compute
 from event2vec.events import EventBatch, Events
+from event2vec.machine.cpu import flush_denormals
+from event2vec.machine.devices import CPU, Compute
 from event2vec.model import compiled_attention
 from event2vec.model.attention import Bidirectional, ForgettingDirection, folded_attention, forgetting_weights
 from event2vec.model.checkpoint import load_model

@@ -13,10 +13,10 @@ from event2vec.benchmark.measurement import Measurement
 from event2vec.clustering import SEED, Settings, cluster_events, cluster_with, to_unit_cube
 from event2vec.clustering.alternatives import cluster_faiss, cluster_sklearn
 from event2vec.clustering.torch_engine import TorchCloud
-from event2vec.devices import CPU, Compute
 from event2vec.errors import Event2VecError
 from event2vec.events import Events
 from event2vec.io import read_recording
+from event2vec.machine.devices import CPU, Compute
 from event2vec.sensor import Sensor
 
 SIZES = (4_000, 16_000, 64_000, 256_000)

@@ -7,10 +7,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-from event2vec.cpu import tune_cpu
-from event2vec.devices import CPU, Compute
 from event2vec.evaluation.speed import highest_bytes, seconds_of
-from event2vec.workers import end_with_parent
+from event2vec.machine.cpu import tune_cpu
+from event2vec.machine.devices import CPU, Compute
+from event2vec.machine.workers import end_with_parent
 
 
 def best_seconds(sides: Mapping[str, Callable[[], Any]], rounds: int, compute: Compute = CPU) -> dict[str, float]:

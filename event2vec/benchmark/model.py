@@ -11,14 +11,14 @@ import torch.nn.functional as F
 
 from event2vec.benchmark.measure import best_seconds, peak_bytes, peak_of
 from event2vec.benchmark.measurement import Measurement
-from event2vec.cpu import flush_denormals
 from event2vec.data.datasets import open_dataset
 from event2vec.data.sampling import Sampling
-from event2vec.devices import CPU, Compute
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.speed import infer, measure_speed, split_answer
 from event2vec.events import EventBatch, Events
 from event2vec.io import read_recording
+from event2vec.machine.cpu import flush_denormals
+from event2vec.machine.devices import CPU, Compute
 from event2vec.model.classifier import Classifier, build_model, count_parameters
 from event2vec.model.config import ModelConfig
 from event2vec.model.neighbourhood import counts_around

@@ -14,8 +14,8 @@ from event2vec.benchmark.measure import best_seconds
 from event2vec.benchmark.measurement import Measurement
 from event2vec.benchmark.model import count_training_operations, made_batch, measure_rate, pass_both_ways
 from event2vec.data.store import EventStore
-from event2vec.devices import CPU
 from event2vec.events import EventBatch
+from event2vec.machine.devices import CPU
 from event2vec.model import compiled_attention
 from event2vec.model.classifier import Classifier, build_model
 from event2vec.model.config import ModelConfig

@@ -92,7 +92,7 @@ def _run(arguments: list[str]) -> int:
         module.check(options)
     import numpy  # noqa: F401  # torch would load it too, but swallow Ctrl-C and continue with half of it
 
-    from event2vec.cpu import tune_cpu
+    from event2vec.machine.cpu import tune_cpu
 
     tune_cpu()
     return int(module.run(options) or 0)

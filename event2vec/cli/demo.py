@@ -23,7 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    from event2vec.ranks import is_first_rank
+    from event2vec.machine.ranks import is_first_rank
     from event2vec.studies.report import report
     from event2vec.training.train import free_folder, train
 

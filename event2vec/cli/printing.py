@@ -4,8 +4,8 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from event2vec.machine.ranks import is_first_rank
 from event2vec.names import counted, printable, shorten
-from event2vec.ranks import is_first_rank
 
 if TYPE_CHECKING:
     from event2vec.evaluation.evaluate import Evaluation

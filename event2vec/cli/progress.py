@@ -37,7 +37,7 @@ class ShownProgress(Progress):
         self.bars: Bars | None = None
 
     def start(self, title: str, total: int | None = None) -> None:
-        from event2vec.ranks import is_first_rank
+        from event2vec.machine.ranks import is_first_rank
 
         bar = None
         if sys.stderr.isatty() and is_first_rank():

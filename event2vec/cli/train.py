@@ -55,7 +55,7 @@ def run(options: Namespace) -> None:
 
 def _cross_validate(options: Namespace) -> None:
     from event2vec.evaluation.accuracy import wilson_interval
-    from event2vec.ranks import is_first_rank
+    from event2vec.machine.ranks import is_first_rank
     from event2vec.training.folds import SUMMARY, TABLE, cross_validate
 
     places = (options.recipe, options.data, options.out, options.init)

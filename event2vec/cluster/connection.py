@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from event2vec.errors import Event2VecError, MissingExtra
+from event2vec.machine.ranks import has_launcher
 from event2vec.names import shorten, shown
-from event2vec.ranks import has_launcher
 
 SECONDS_TO_REACH = 5.0  # an address
 OBJECTS = 2**27  # bytes of memory for what Ray itself passes around, of a cluster that we start

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from event2vec.errors import Busy, Event2VecError, Event2VecWarning, Unreachable
+from event2vec.machine.ranks import forget_launcher
 from event2vec.progress import Progress
-from event2vec.ranks import forget_launcher
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_TELL = 5.0  # the board something, or to hear from it
@@ -144,7 +144,7 @@ def _prepare_process(threads: int, gpus: int) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     import torch
 
-    from event2vec.cpu import tune_cpu
+    from event2vec.machine.cpu import tune_cpu
 
     if torch.get_num_threads() != threads or not _KNOWN:
         torch.set_num_threads(threads)

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from event2vec.atomic import clear_leftovers, is_leftover, move, whole_file
 from event2vec.cluster import Workers
 from event2vec.data.addresses import is_address
 from event2vec.data.clusters import Clusters, Engine
@@ -31,7 +30,8 @@ from event2vec.data.store_layout import DESCRIPTION, FILES
 from event2vec.data.windows import Windows
 from event2vec.errors import Busy, Event2VecError, FileError
 from event2vec.io import Recording
-from event2vec.locks import LOCK, hold_shared, is_held, is_shared, own
+from event2vec.machine.atomic import clear_leftovers, is_leftover, move, whole_file
+from event2vec.machine.locks import LOCK, hold_shared, is_held, is_shared, own
 from event2vec.names import hide_secrets, shorten, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.sensor import Sensor

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from event2vec.atomic import whole_folder
 from event2vec.data.windows import Windows, seconds
 from event2vec.errors import FileError
 from event2vec.io import WRITERS, write_events
 from event2vec.io.chunks import read_chunks
+from event2vec.machine.atomic import whole_folder
 from event2vec.progress import SILENT, Progress
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from warnings import warn
 
-from event2vec.atomic import clear_leftovers, move, whole_file, whole_folder
 from event2vec.cluster import Cluster, Workers, do_pieces
 from event2vec.clustering import BatchedKMeans, Seeding
 from event2vec.data.addresses import COPY_LATER, local_place
@@ -39,11 +38,12 @@ from event2vec.data.shard_writer import Rows, take_shards, write_index, write_sh
 from event2vec.data.store import EventStore
 from event2vec.data.store_layout import DESCRIPTION, VERSION
 from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
-from event2vec.locks import LOCK, is_in_the_way, own
+from event2vec.machine.atomic import clear_leftovers, move, whole_file, whole_folder
+from event2vec.machine.locks import LOCK, is_in_the_way, own
+from event2vec.machine.workers import begin_work, first_call
 from event2vec.names import counted
 from event2vec.progress import SILENT, Progress
 from event2vec.sensor import Sensor
-from event2vec.workers import begin_work, first_call
 
 SECONDS_BETWEEN_LOOKS = 0.5  # while waiting for another process
 PLAN = "plan"  # the file in the folder of parts that holds the digest of their plan

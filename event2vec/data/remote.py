@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from event2vec.atomic import whole_file, whole_folder
 from event2vec.data.addresses import check_address, is_address, usual_form
 from event2vec.data.store_layout import DESCRIPTION, INDEX, SHARDS
 from event2vec.documents import parse_json, read_json, write_json
 from event2vec.errors import Busy, DiskFull, Event2VecError, FileError, Unreachable, has_no_room
-from event2vec.locks import own
+from event2vec.machine.atomic import whole_file, whole_folder
+from event2vec.machine.locks import own
 from event2vec.names import excerpt, hide_secrets, shorten, shown
 
 ADDRESS = "address.json"  # in the local folder: where the store itself is

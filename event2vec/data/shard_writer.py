@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import clear_leftovers, whole_folder
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.data.addresses import is_address, usual_form
 from event2vec.data.merged import describe_together, version_of
@@ -35,7 +34,8 @@ from event2vec.data.store_layout import (
 from event2vec.documents import parse_json
 from event2vec.errors import FileError
 from event2vec.events import COLUMNS
-from event2vec.locks import LOCK, own
+from event2vec.machine.atomic import clear_leftovers, whole_folder
+from event2vec.machine.locks import LOCK, own
 from event2vec.names import shown
 from event2vec.progress import SILENT, Progress
 

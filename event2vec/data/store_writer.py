@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_folder
 from event2vec.data.store_layout import DESCRIPTION, LABELS, OFFSETS, PIXELS, SETS, VERSION, Types
 from event2vec.errors import FileError
 from event2vec.events import COLUMNS, Events
+from event2vec.machine.atomic import whole_folder
 from event2vec.sensor import Sensor
 
 

@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from event2vec.cpu import using_threads
 from event2vec.data.batches import Recordings
 from event2vec.data.sampling import Sampling
 from event2vec.data.seeding import seeded
@@ -23,6 +22,7 @@ from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.events import EventBatch
+from event2vec.machine.cpu import using_threads
 from event2vec.model.classifier import Event2VecClassifier
 from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 from event2vec.model.heads import mean_over_valid

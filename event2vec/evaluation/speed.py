@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from event2vec.data.sampling import Sampling
-from event2vec.devices import CPU, Compute
 from event2vec.evaluation.accuracy import deviation
 from event2vec.events import EventBatch, Events
+from event2vec.machine.devices import CPU, Compute
+from event2vec.machine.workers import end_with_parent
 from event2vec.model.attention import Bidirectional
 from event2vec.model.classifier import Classifier, Event2VecClassifier
-from event2vec.workers import end_with_parent
 
 Batch = TypeVar("Batch")
 WORTH_DOUBLING = 1.05  # times the recordings a second that a batch twice as large must give

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_file
 from event2vec.choices import Smoothing
 from event2vec.data.windows import Window, Windows
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.smoothing import smooth
 from event2vec.events import Events
 from event2vec.io.chunks import decode_chunks
+from event2vec.machine.atomic import whole_file
 from event2vec.model.predictor import BATCH, UNKNOWN, Predictor
 from event2vec.progress import SILENT, Progress
 from event2vec.sensor import Sensor

@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Events
 from event2vec.exporting.formats import WRITERS, open_draft, random_events
+from event2vec.machine.atomic import whole_file
 from event2vec.model.checkpoint import load_model
 from event2vec.model.classifier import Classifier
 from event2vec.model.description import Description

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events
 from event2vec.io import aedat, arrays, atis, es, hdf5, native, prophesee, text
 from event2vec.io.recording import Decoded, Recording, check
+from event2vec.machine.atomic import whole_file
 from event2vec.names import excerpt
 from event2vec.sensor import Sensor, SensorLike
 

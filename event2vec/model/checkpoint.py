@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from event2vec.atomic import whole_folder
 from event2vec.documents import read_json
 from event2vec.errors import Event2VecError, FileError
+from event2vec.machine.atomic import whole_folder
 from event2vec.model.classifier import Classifier, Event2VecClassifier, build_model, count_parameters
 from event2vec.model.config import ModelConfig
 from event2vec.model.description import Description, read_config

@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from event2vec.cpu import on_one_thread
 from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch
+from event2vec.machine.cpu import on_one_thread
 from event2vec.model.backbone import build_backbone
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.embedding import build_embedding

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Events
 from event2vec.io import read_events
 from event2vec.io.chunks import read_chunks
+from event2vec.machine.atomic import whole_file
 from event2vec.player.animation import Animation, find_ffmpeg, write_gif, write_mp4
 from event2vec.player.clip import Clip, Thinner, thin
 from event2vec.player.page import PlayerPage

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from event2vec.atomic import whole_file
+from event2vec.machine.atomic import whole_file
 from event2vec.names import printable
 from event2vec.player.clip import Clip
 

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from event2vec.cpu import flush_denormals, using_threads
 from event2vec.data.sampling import draw_events
 from event2vec.data.seeding import seeded_arrays
 from event2vec.data.uniform import draw_positions
 from event2vec.evaluation.speed import seconds_of
 from event2vec.events import EventBatch, Events
+from event2vec.machine.cpu import flush_denormals, using_threads
 from event2vec.model.classifier import Classifier, Event2VecClassifier, temper
 from event2vec.model.predictor import SEED, Predictor
 from event2vec.sensor import Sensor

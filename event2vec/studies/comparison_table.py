@@ -5,10 +5,10 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from event2vec.atomic import whole_file
 from event2vec.documents import write_json
 from event2vec.evaluation.figures.comparison import Dot, draw_comparison
 from event2vec.evaluation.speed import INCLUDED, Speed
+from event2vec.machine.atomic import whole_file
 from event2vec.studies.published import PUBLISHED, Published
 from event2vec.studies.results import Timed
 from event2vec.studies.tables import RowResult, figure_text, markdown, spread_text

@@ -26,9 +26,9 @@ from event2vec.documents import read_json, write_json
 from event2vec.errors import Event2VecError, FileError, MissingExtra
 from event2vec.evaluation.speed import Figure, bytes_of_answer, measure_speed, seconds_of
 from event2vec.events import Events
+from event2vec.machine.ranks import is_first_rank
 from event2vec.model.classifier import count_parameters
 from event2vec.progress import SILENT, Progress
-from event2vec.ranks import is_first_rank
 from event2vec.studies.experiment_file import Experiment, choose_pretraining, load_experiment
 from event2vec.studies.results import RunResult, Timed
 from event2vec.studies.tables import Row, RowResult, table, write_table

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from event2vec.atomic import whole_file
 from event2vec.clustering.alternatives import ENGINES
 from event2vec.documents import write_json
 from event2vec.evaluation.accuracy import Repeated, deviation
 from event2vec.evaluation.speed import INCLUDED, Figure, Speed
+from event2vec.machine.atomic import whole_file
 from event2vec.names import UNPRINTABLE, shown
 from event2vec.studies.results import RunResult, Timed
 from event2vec.training.metrics import write_rows

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from event2vec.data.store import EventStore
-from event2vec.devices import Compute
 from event2vec.evaluation.calibration import fit_temperature
 from event2vec.evaluation.evaluate import BATCH, classify_store
+from event2vec.machine.devices import Compute
 from event2vec.model.checkpoint import load_model, save_model
 from event2vec.progress import Progress
 

@@ -10,7 +10,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 
-from event2vec.atomic import whole_file
+from event2vec.machine.atomic import whole_file
 from event2vec.model.checkpoint import save_model
 from event2vec.progress import Progress
 from event2vec.training.config import TrainingConfig

@@ -18,15 +18,15 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from event2vec.data.batches import Recordings
 from event2vec.data.store import EventStore
-from event2vec.devices import Compute, training_precision
 from event2vec.errors import Event2VecError, FileError
+from event2vec.machine.devices import Compute, training_precision
+from event2vec.machine.ranks import is_first_rank
 from event2vec.model.checkpoint import load_any_model
 from event2vec.model.classifier import Classifier, build_model
 from event2vec.model.masked import MaskedModel, build_masked_model
 from event2vec.model.trained_on import TrainedOn
 from event2vec.names import excerpt, shorten, shown
 from event2vec.progress import Progress
-from event2vec.ranks import is_first_rank
 from event2vec.training.callbacks import Beginning, Checkpoints, Diary, Means, WholeCheckpoints, has_waited
 from event2vec.training.layout import Layout, Task
 from event2vec.training.lightning_module import LOGGED, Learner, TrainingData

@@ -6,15 +6,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from event2vec.atomic import is_leftover
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.data.addresses import local_place, whole_name
 from event2vec.data.store import EventStore
 from event2vec.documents import read_json, write_json
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.accuracy import Repeated, wilson_interval
+from event2vec.machine.atomic import is_leftover
+from event2vec.machine.ranks import is_first_rank
 from event2vec.progress import SILENT, Progress
-from event2vec.ranks import is_first_rank
 from event2vec.training.metrics import write_rows
 from event2vec.training.recipe import Recipe
 from event2vec.training.run import Run

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from event2vec.atomic import clear_leftovers, is_leftover
 from event2vec.errors import FileError
-from event2vec.locks import LOCK, own
+from event2vec.machine.atomic import clear_leftovers, is_leftover
+from event2vec.machine.locks import LOCK, own
+from event2vec.machine.ranks import is_first_rank
 from event2vec.model.network_folder import BEST, NETWORK, RECIPE, holds_network
-from event2vec.ranks import is_first_rank
 
 Task = Literal["train", "pretrain"]
 WHAT_A_RUN_IS = "A run is a folder that 'event2vec train' wrote"

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from event2vec.cpu import flush_denormals
 from event2vec.data.batches import STEPS, Batch, Recordings, identity_collate, sets_of
 from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
+from event2vec.machine.cpu import flush_denormals
+from event2vec.machine.workers import end_with_parent
 from event2vec.training.augment import augment
 from event2vec.training.objectives import Objective, Outcome
 from event2vec.training.optimizer import build_optimizer, learning_rate_factor
 from event2vec.training.recipe import Recipe
 from event2vec.training.steps import Batches
-from event2vec.workers import end_with_parent
 
 LOGGED = 10  # steps from one loss in TensorBoard to the next
 

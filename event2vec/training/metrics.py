@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from event2vec.atomic import whole_file
 from event2vec.documents import LARGEST_JSON, read_text
 from event2vec.errors import FileError
+from event2vec.machine.atomic import whole_file
 from event2vec.names import shorten
 
 

@@ -7,19 +7,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from event2vec.atomic import whole_file
 from event2vec.data.addresses import whole_name
 from event2vec.data.batches import sets_of
 from event2vec.data.store import EventStore
-from event2vec.devices import Compute
 from event2vec.documents import write_json
 from event2vec.errors import Event2VecError, FileError
 from event2vec.evaluation.evaluate import evaluate
 from event2vec.evaluation.figures.curves import draw_curves
+from event2vec.machine.atomic import whole_file
+from event2vec.machine.devices import Compute
+from event2vec.machine.ranks import is_first_rank
 from event2vec.model.network_folder import check_text_path, find_model, holds_network, open_folder
 from event2vec.names import counted, printable
 from event2vec.progress import SILENT, Progress
-from event2vec.ranks import is_first_rank
 from event2vec.training.calibrate import calibrate
 from event2vec.training.environment import environment
 from event2vec.training.layout import Task

@@ -9,9 +9,9 @@ from typing import Any, get_args
 from event2vec.data.cache import open_for_training, prepare_digits, reopen_for_training
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
-from event2vec.devices import Compute
 from event2vec.documents import read_json
 from event2vec.errors import Event2VecError, FileError
+from event2vec.machine.devices import Compute
 from event2vec.model.checkpoint import load_model
 from event2vec.model.classifier import Classifier
 from event2vec.progress import SILENT, Progress

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from event2vec.cpu import flush_denormals
 from event2vec.data.seeding import seeded
 from event2vec.data.store import EventStore
-from event2vec.devices import Compute
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch
+from event2vec.machine.cpu import flush_denormals
+from event2vec.machine.devices import Compute
 from event2vec.model.classifier import Classifier
 from event2vec.names import counted
 from event2vec.progress import Progress

@@ -21,9 +21,9 @@ from event2vec.data.remote import address_of, holds_store
 from event2vec.data.splits import Groups
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, Event2VecWarning, FileError
+from event2vec.machine.ranks import is_first_rank
 from event2vec.names import counted, shorten, shown
 from event2vec.progress import SILENT, Progress
-from event2vec.ranks import is_first_rank
 from event2vec.training.config import CUTTING, GROUPING
 from event2vec.training.layout import Task
 from event2vec.training.recipe import Recipe, by_full_name, load_recipe

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from event2vec.atomic import whole_file
+from event2vec.machine.atomic import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

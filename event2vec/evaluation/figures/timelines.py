@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.atomic import whole_file
 from event2vec.data.labels import Span
 from event2vec.evaluation.figures import pyplot
 from event2vec.evaluation.timeline import Timeline
+from event2vec.machine.atomic import whole_file
 from event2vec.names import shorten
 
 MOST_CLASSES = 16  # rows of scores; the classes with the highest are shown

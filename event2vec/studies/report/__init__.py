@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from event2vec.atomic import whole_file
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.evaluation.evaluate import Evaluation
+from event2vec.machine.atomic import whole_file
 from event2vec.model.classifier import count_parameters
 from event2vec.names import excerpt
 from event2vec.player.page import read_part, start_player

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from event2vec.data.batches import Recordings
 from event2vec.data.store import EventStore
 from event2vec.data.windows import recording_of
-from event2vec.devices import Compute
 from event2vec.evaluation.evaluate import BATCH, SEED, Evaluation, classify_store, evaluate
 from event2vec.events import Events
+from event2vec.machine.devices import Compute
 from event2vec.model.classifier import Classifier
 from event2vec.progress import Progress
 from event2vec.training.run import Run

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from event2vec.errors import Busy, FileError, naming_a_full_disk
-from event2vec.locks import LOCK, own
+from event2vec.machine.locks import LOCK, own
 
 SUFFIX = ".writing"
 OURS = re.compile(rf"\.(.+)\.[0-9a-f]{{8}}{re.escape(SUFFIX)}", re.DOTALL)
