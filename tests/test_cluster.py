@@ -141,21 +141,35 @@ def test_rows_that_were_stopped_continue_and_are_evaluated_and_compared_there(cl
     assert [row["network"] for row in compared.rows] == ["event2vec"]
 
 
-def tell(number, progress):
-    """A task that takes long enough to be seen."""
+def tell(signal, progress):
+    """A task that ends when it was seen."""
     with progress.stage("counting", 10):
-        for done in range(1, 11):
-            progress.advance(done)
-            time.sleep(0.3)
-    progress.say(f"counted {number}")
+        progress.advance(5)
+        end = time.monotonic() + SECONDS_TO_END
+        while not signal.exists() and time.monotonic() < end:
+            time.sleep(0.1)
+    progress.say("seen" if signal.exists() else "not seen")
 
 
-def test_progress_of_tasks_is_seen_with_their_names(cluster):
-    watch = Heard()
-    do_pieces(tell, [1, 2], ["one", "two"], Cluster(cluster.address), watch)
-    assert sorted(watch.lines) == ["one: counted 1", "two: counted 2"]
-    both = [note for note in watch.notes if "one counting" in note and "two counting" in note]
-    assert both, watch.notes
+class Signalling(Heard):
+    """Lets tasks end as soon as all are in one note."""
+
+    def __init__(self, signal, names):
+        super().__init__()
+        self.signal, self.names = signal, names
+
+    def advance(self, done, note=""):
+        super().advance(done, note)
+        if all(f"{name} counting" in note for name in self.names):
+            self.signal.touch()
+
+
+def test_progress_of_tasks_is_seen_with_their_names(cluster, tmp_path):
+    signal, names = tmp_path / "seen", ["one", "two"]
+    watch = Signalling(signal, names)
+    do_pieces(tell, [signal, signal], names, Cluster(cluster.address), watch)
+    assert sorted(watch.lines) == ["one: seen", "two: seen"]
+    both = [note for note in watch.notes if all(f"{name} counting" in note for name in names)]
     assert all(note.startswith("on 2 nodes  ") and note.endswith(" %") for note in both)
 
 

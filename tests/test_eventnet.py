@@ -1,10 +1,12 @@
 """EventNet: event by event gives what the batch gives, and so does the table."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from conftest import SMALL, make_recording, randomise
 
-from event2vec import Event2VecError, EventBatch, Events, build_model
+from event2vec import Event2VecError, EventBatch, Events, Sensor, build_model
 from event2vec.baselines.config import EventNetConfig
 from event2vec.baselines.eventnet import EventNet, Memory, PointTable
 
@@ -33,6 +35,8 @@ def test_the_table_gives_what_the_network_gives(network):
     batch = EventBatch.pad([make_recording(60), make_recording(20, seed=1)])
     with torch.no_grad():
         torch.testing.assert_close(network.with_table()(batch), network(batch))
+        between = replace(batch, x=batch.x + 0.25 * batch.valid)  # events of another sensor, scaled
+        torch.testing.assert_close(network.with_table()(between), network(between))
 
 
 def test_a_recording_without_events_is_answered_alone_too(network):
@@ -48,8 +52,10 @@ def test_the_table_is_used_where_many_events_are_read_and_never_saved(network):
     assert isinstance(quick, EventNet)
     assert isinstance(quick.points, PointTable)
     assert any(buffer is quick.points.table for buffer in quick.buffers())
-    assert quick.points.state_dict() == {}
+    assert "table" not in quick.points.state_dict()
     assert network.for_reading(0) is network
+    large = build_model(replace(CONFIG, sensor=Sensor(2000, 2000)))
+    assert large.eval().for_reading(10**9) is large, "half a gigabyte"
     assert network.train().for_reading(many) is network
 
 

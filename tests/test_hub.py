@@ -176,6 +176,11 @@ def test_a_push_without_a_token_says_how_to_get_one(hub, monkeypatch):
     assert not hub.repositories
 
 
+def test_what_is_on_the_hub_is_not_pushed_again(capsys):
+    assert run("push", "hf://anna/digits", "anna/copy") == 2
+    assert "hf://anna/digits is on the Hub already. Name a run or a network in a folder" in capsys.readouterr().err
+
+
 def test_without_the_extra_the_message_names_it(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtra, match=re.escape("pip install 'event2vec[hub]'")):

@@ -159,6 +159,21 @@ def test_a_stopped_copy_continues_with_what_is_missing(plain, tmp_path, monkeypa
     assert not (tmp_path / "out.partial").exists()
 
 
+def test_a_disk_that_fills_up_at_the_index_costs_no_shard(plain, tmp_path, monkeypatch):
+    out = tmp_path / "why?"  # in a path, this begins no query
+
+    def fail(*_, **__):
+        raise FileError(out, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_writer, "write_index", fail)
+        with pytest.raises(FileError, match="no space left"):
+            copy_store(plain.folder, out, 1)
+    numbers = written(monkeypatch)
+    assert_same_stores(plain, copy_store(plain.folder, out, 1))
+    assert numbers == []
+
+
 def test_a_shard_of_another_copy_is_not_taken_for_ours(plain, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         copy_store(plain.folder, tmp_path / "out", 1, progress=Stopped())

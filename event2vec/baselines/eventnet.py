@@ -25,7 +25,7 @@ from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events
 from event2vec.model.classifier import Classifier, check_sensor, with_part
 from event2vec.model.coordinates import normalised_coordinates
-from event2vec.model.embedding import every_pixel, pixel_rows
+from event2vec.model.embedding import every_pixel, on_pixels, pixel_rows
 from event2vec.sensor import Sensor
 
 WIDTHS = (64, 64, 64, 128)  # of the network on single events, before its features
@@ -107,6 +107,10 @@ class EventNet(Classifier):
         modulus, phase = torch.where(stays, old.modulus, new.modulus), torch.where(stays, old.phase, new.phase)
         return Memory(modulus, phase, latest)
 
+    @property
+    def tabulated(self) -> int:
+        return self.settings.features
+
     @torch.no_grad()
     def with_table(self) -> "EventNet":
         """A copy for inference on whole pixels, with the features of every pixel and polarity precomputed."""
@@ -142,14 +146,15 @@ class PointNetwork(nn.Module):
 
 
 class PointTable(nn.Module):
-    """The same as a table with a row for each pixel and polarity."""
+    """The same as a table with a row for each pixel and polarity; events between pixels are computed."""
 
     table: Float[Tensor, "rows features"]
 
     def __init__(self, points: nn.Module, sensor: Sensor) -> None:
         super().__init__()
+        self.points = points
         table = points(every_pixel(sensor).to(next(points.parameters()).device))
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "events features"]:
-        return self.table[pixel_rows(batch)[batch.valid]]
+        return self.table[pixel_rows(batch)[batch.valid]] if on_pixels(batch) else self.points(batch)

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from event2vec.cli.options import add_json_option
 from event2vec.cli.parser import existing_run
 from event2vec.cli.printing import say
+from event2vec.errors import Event2VecError
 from event2vec.names import counted
 
 
@@ -29,8 +30,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(options: Namespace) -> None:
-    from event2vec.hub import SCHEME, Address, import_library
+    from event2vec.hub import SCHEME, Address, import_library, is_on_hub
 
+    if is_on_hub(options.run):
+        raise Event2VecError(
+            f"{options.run} is on the Hub already. Name a run or a network in a folder of this machine"
+        )
     import_library()
     Address.parse(f"{SCHEME}{options.repo.removeprefix(SCHEME)}")
 

@@ -178,9 +178,9 @@ def _join(
     place = folder.with_name("sharded")  # shards that are complete stay there if this is stopped
     shards = write_shards(rows, str(place), plan.digest, plan.shard_mb, cluster, progress)
     with whole_folder(folder) as work:
-        take_shards(place, work, len(shards))
         write_index(rows, work, description, shards)
         write_rejected(found["rejected"], work)
+        take_shards(place, work, len(shards))  # last: what fails before leaves them for the next call
 
 
 def partial_folder(folder: Path) -> Path:

@@ -194,6 +194,8 @@ def writing(place: str) -> Iterator[Path]:
 
 def read_file(place: str) -> str | None:
     """The text of a small file, here or at an address; None if there is none."""
+    if not is_address(place):
+        return Path(place).read_text("utf-8", "replace") if Path(place).is_file() else None
     with _explained(place):
         system, path = _open(place)
         return system.cat_file(path).decode("utf-8", "replace") if system.exists(path) else None
@@ -201,6 +203,8 @@ def read_file(place: str) -> str | None:
 
 def size_of(place: str) -> int | None:
     """Bytes of a file, here or at an address; None if there is none."""
+    if not is_address(place):
+        return Path(place).stat().st_size if Path(place).is_file() else None
     with _explained(place):
         system, path = _open(place)
         return int(system.info(path)["size"]) if system.exists(path) else None

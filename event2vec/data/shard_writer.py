@@ -127,8 +127,8 @@ class _Copy:
         with _unfinished_copy(folder) as partial:
             shards = self._write_shards(str(partial))
             with whole_folder(folder) as work:
-                take_shards(partial, work, len(shards))
                 write_index(self.rows, work, self.description, shards)
+                take_shards(partial, work, len(shards))  # last: what fails before leaves them for the next call
 
     def to_address(self, address: str) -> None:
         check_free(address)

@@ -114,7 +114,7 @@ def measure_speed(
     training (`training.timing.training_step`). Batches are there before the clock starts: recordings a second are of
     the network alone, milliseconds include drawing or clustering the events.
     """
-    model = model.eval().for_reading(len(recordings))
+    model = model.eval().for_reading(1)  # as `predict` answers one recording
     preparing, forward = list[float](), list[float]()
     infer(model, _prepare(model.sampling, recordings[0], compute), compute)
     compute.forget_peak()

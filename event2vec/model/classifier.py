@@ -23,6 +23,7 @@ from event2vec.model.predictor import Predictor, Recording
 from event2vec.model.relative import positions_of
 from event2vec.sensor import Sensor
 
+LARGEST_TABLE = 1 << 26  # bytes of a table of pixels that is worth its memory
 SHORT = 256 * 64  # tokens times their width; up to this, one thread answers sooner than two
 
 
@@ -97,11 +98,17 @@ class Classifier(Predictor, nn.Module):
         """The same network with frames of this many pixels a side (Figure 4); None: events are moved instead."""
         return None
 
+    @property
+    def tabulated(self) -> int:
+        """Numbers that a table of all pixels has for each; 0 where there is none."""
+        return 0
+
     def for_reading(self, draws: int) -> "Classifier":
         """The same network, with a table of all pixels if more events will be read than the table has rows."""
-        sensor, random = self.config.sensor, self.sampling.method == "random"
-        worth = random and draws * self.sampling.length > 2 * sensor.width * sensor.height
-        return self.with_table() if worth and not self.training else self
+        rows = 2 * self.config.sensor.width * self.config.sensor.height
+        worth = self.sampling.method == "random" and draws * self.sampling.length > rows
+        fits = 0 < 4 * rows * self.tabulated <= LARGEST_TABLE
+        return self.with_table() if worth and fits and not self.training else self
 
     def with_table(self) -> "Classifier":
         """A copy for inference with what depends on the pixel precomputed; a network without such a part as it is."""
@@ -185,6 +192,10 @@ class Event2VecClassifier(Classifier):
         """
         batch = self.draw([self._read(recording)]).to(self.device)
         return mean_over_valid(*self.backbone(self.embed(batch), batch.valid, positions=self.positions(batch)))[0]
+
+    @property
+    def tabulated(self) -> int:
+        return self.config.dim
 
     def with_table(self) -> "Event2VecClassifier":
         """A copy for inference only, with the spatial embedding of every pixel precomputed (Eq. 5).

@@ -30,6 +30,11 @@ def pixel_rows(batch: EventBatch) -> Int64[Tensor, "batch length"]:
     return batch.p * (height * width) + batch.y.round().long() * width + batch.x.round().long()
 
 
+def on_pixels(batch: EventBatch) -> bool:
+    """Whether all events are on whole pixels, where a table has a row for them."""
+    return torch.equal(batch.x, batch.x.round()) and torch.equal(batch.y, batch.y.round())
+
+
 def log_emphasis(batch: EventBatch) -> Float[Tensor, "batch length 1"]:
     """ln rho + 1, and 0 for padding (Eq. 7)."""
     return ((1 + batch.rho.clamp(min=1).log()) * batch.valid)[..., None]  # padding has rho 0, whose log is -inf
@@ -96,8 +101,7 @@ class TabulatedSpatial(nn.Module):
         self.rows: Tensor
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
-        on_pixels = torch.equal(batch.x, batch.x.round()) and torch.equal(batch.y, batch.y.round())
-        return F.embedding(pixel_rows(batch), self.rows) if on_pixels else self.network(batch)
+        return F.embedding(pixel_rows(batch), self.rows) if on_pixels(batch) else self.network(batch)
 
 
 class LookupSpatial(nn.Module):

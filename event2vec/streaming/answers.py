@@ -5,6 +5,7 @@ memory and tables. It gives what `Classifier.predict` gives for the same events,
 are thinned first.
 """
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,13 +21,12 @@ from event2vec.data.uniform import draw_positions
 from event2vec.evaluation.speed import seconds_of
 from event2vec.events import EventBatch, Events
 from event2vec.machine.cpu import flush_denormals, using_threads
-from event2vec.model.classifier import Classifier, Event2VecClassifier, temper
+from event2vec.model.classifier import Classifier, temper
 from event2vec.model.predictor import SEED, Predictor
 from event2vec.sensor import Sensor
 from event2vec.streaming.ring import View
 
 NOTHING = "nothing"  # the answer where too few events have come
-LARGEST_TABLE = 1 << 26  # bytes of a table of pixels that is worth its memory
 PER_CLUSTER = 16  # events of a window that are clustered, for each cluster; more are thinned first
 FEWEST_THINNED = 2048  # events that are quick to cluster in any case
 TRIALS = 5  # answers with each number of threads before the first one counts
@@ -92,9 +92,8 @@ class Answerer:
         config, self.sampling = model.config, model.sampling
         on_pixels = self.sampling.method == "random" and sensor == config.sensor
         self.model = model.eval() if isinstance(model, Classifier) else model
-        if on_pixels and isinstance(model, Event2VecClassifier):
-            table = 2 * config.sensor.width * config.sensor.height * model.config.dim * 4
-            self.model = model.with_table() if table <= LARGEST_TABLE else model
+        if on_pixels:
+            self.model = self.model.for_reading(sys.maxsize)
         self.threads = torch.get_num_threads()
         self._warm_up()
 

@@ -113,18 +113,20 @@ def compare_sweep(
     """
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     span = _span(minutes, epochs)
-    chosen = sorted(set(values or _values(kind, base)))
-    curves = _curves_over_events(base, chosen, span) if kind == "events" else _curves_over_pixels(base, chosen, span)
+    if kind == "events":
+        curves = _curves_over_events(base, sorted(set(values or _counts(base))), span)
+    else:
+        curves = _curves_over_pixels(base, sorted(set(values or ())), span)
     rows = tuple(row for curve in curves.values() for row, _ in curve)
     setting = _setting(data, cluster, workers=workers, device=device, precision=precision, progress=progress)
     folder = local_place(out) if out else _folder(f"compare-{kind}", base, data)
     run_experiment(Experiment("", rows), base, setting, folder, seeds=1)
     found = dict[str, list[Point]]()
     for name, curve in curves.items():
-        tested = [
-            Run.open(row_folder(folder, row, 0)).sweep(kind, at, repeats=repeats, **setting.how) for row, at in curve
-        ]
-        found[name] = [point for points in tested for point in points]
+        found[name] = []
+        for row, at in curve:
+            run = Run.open(row_folder(folder, row, 0))
+            found[name] += run.sweep(kind, at or _sides(run.recipe), repeats=repeats, **setting.how)
     draw_sweeps(found, kind, folder / f"{kind}.png", FIGURES[kind])
     write_rows(folder / f"{kind}.csv", [{"network": name} | each.facts(kind) for name in found for each in found[name]])
     return found
@@ -159,8 +161,9 @@ def _pretrained_row(name: str, settings: dict[str, Any], first: Recipe) -> Row:
     if not minutes and epochs == 1:
         return Row(name, settings, {})
     objective = {"objective": plain_settings(first.objective)}
-    halves = {"training.epochs": epochs // 2, "training.minutes": minutes / 2}
-    own = settings | {"training.epochs": epochs - epochs // 2, "training.minutes": minutes / 2}
+    first_half = max(epochs // 2, 1)  # minutes decide how many they are, where they are given
+    halves = {"training.epochs": first_half, "training.minutes": minutes / 2}
+    own = settings | {"training.epochs": max(epochs - first_half, 1), "training.minutes": minutes / 2}
     return Row(name, own, {}, pretrain=dict(by_full_name(objective)) | halves)
 
 
@@ -177,7 +180,7 @@ def _differences(recipe: Recipe) -> dict[str, Any]:
     return dict(by_full_name(own))
 
 
-Curve = list[tuple[Row, Sequence[int]]]  # trainings, and the values that each is tested with
+Curve = list[tuple[Row, Sequence[int]]]  # trainings, and the values that each is tested with; none: those that fit
 
 
 def _curves_over_events(base: Recipe, counts: Sequence[int], span: dict[str, Any]) -> dict[str, Curve]:
@@ -199,15 +202,17 @@ def _curves_over_pixels(base: Recipe, sides: Sequence[int], span: dict[str, Any]
     return {name: [(network_row(name, base, **span), sides)] for name in (OURS, "max_former")}
 
 
-def _values(kind: Sweep, recipe: Recipe) -> list[int]:
-    """Three numbers of events, up to what the recipe reads; or sides of the sensor, each half the one before."""
-    if kind == "events":
-        return [max(recipe.sampling.length // part, 2) for part in (16, 4, 1)]
-    side = max(recipe.model.sensor.width, recipe.model.sensor.height)
-    values = [side]
-    while values[-1] > 1:
-        values.append(values[-1] // 2)
-    return values
+def _counts(recipe: Recipe) -> list[int]:
+    """Three numbers of events, up to what the recipe reads."""
+    return [max(recipe.sampling.length // part, 2) for part in (16, 4, 1)]
+
+
+def _sides(recipe: Recipe) -> list[int]:
+    """From one pixel to the sensor that the network was trained with, each about twice the one before."""
+    sides = [max(recipe.model.sensor.width, recipe.model.sensor.height)]
+    while sides[0] > 1:
+        sides.insert(0, sides[0] // 2)
+    return sides
 
 
 def _span(minutes: int | float | None, epochs: int | None) -> dict[str, Any]:
@@ -227,7 +232,8 @@ def _protocol(results: Sequence[RowResult], span: dict[str, Any], seeds: int, da
     machine = f"{counted(int(here['threads']), 'thread')} of {here.get('processor', here['machine'])}"
     first = [result.row.name for result in results if result.row.pretrain]
     half = f" {' and '.join(first)}: the first half of it is pre-training without labels." if first else ""
-    return f"Trained for {long} each, {counted(seeds, 'seed')}, on {shown(Path(data).name)}, with {machine}.{half}"
+    on = shown(Path(data).resolve().name)
+    return f"Trained for {long} each, {counted(seeds, 'seed')}, on {on}, with {machine}.{half}"
 
 
 def _setting(data: str | Path | None, cluster: str | Cluster | None, **how: Any) -> Setting:

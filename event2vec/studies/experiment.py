@@ -312,12 +312,13 @@ def _train(
     asked: dict[str, Any],
 ) -> None:
     begun = not Run(run).can_start
+    if not begun:
+        _check_test_part(recipe.divide(setting.open(recipe, row)))
     if is_first_rank():
         write_json(_note(run), asked)
     if begun:
         Run.open(run).resume(workers=setting.workers, progress=setting.progress)
     else:
-        _check_test_part(recipe.divide(setting.open(recipe, row)))
         engine = engine_of(row.engine, row.iterations, recipe.sampling.seeding)
         start(task, recipe, setting.data, run, init, setting.workers, setting.progress, engine=engine)
 

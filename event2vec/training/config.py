@@ -163,7 +163,8 @@ class TrainingConfig(Settings, section="training"):
     epochs: int = setting(64, "epochs, each of `repeats` passes over the training recordings", least=1)
     minutes: float = setting(
         0.0,
-        "train for about this many minutes instead: as many epochs as fit, found by timing the first steps; 0: epochs",
+        "train for about this many minutes instead: the number of epochs that comes closest, found by timing the first "
+        "steps; 0: epochs",
         least=0,
     )
     repeats: int = setting(1, "passes over the training recordings in one epoch", least=1)
