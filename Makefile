@@ -3,7 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 LEAN := .venv/lean
 READY := .venv/ready
-TESTS := $(BIN)/pytest -n auto --dist loadgroup
+# One more than there are cores: many tests wait for processes that they have started.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+TESTS := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 # Some containers set it; every process would then compile torch and lightning again, for seven seconds.
 unexport PYTHONDONTWRITEBYTECODE
