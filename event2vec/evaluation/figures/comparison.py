@@ -72,5 +72,5 @@ def draw_sweeps(found: Mapping[str, Sequence[Point]], kind: Kind, path: Path, ti
     axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.set(xlabel=AXES[kind], ylabel="accuracy (%)", title=title)
     axis.grid(alpha=0.3)
-    axis.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside right center", frameon=False, fontsize=8)  # inside, it would cover a curve
     save_figure(figure, path)
