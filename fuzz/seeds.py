@@ -185,6 +185,7 @@ def make_result(folder: Path) -> None:
     """What an experiment keeps of a run."""
     timed = {"clustering_ms": [1.5, 0.25], "timed_recordings": 4}
     result = {"accuracy": 0.5, "accuracies": [0.5, 0.5], "recordings": 4, "parameters": 100, "seconds": 1.5}
+    result |= {"epochs": 3}
     (folder / "result.json").write_text(json.dumps(result | {"timed": timed}, indent=2))
 
 

@@ -156,7 +156,7 @@ def test_folds_that_cannot_be_are_refused_before_any_training(store, tmp_path):
     with pytest.raises(Event2VecError, match="folds must be at least 2, got 1"):
         cross_validate("folder", store, tmp_path / "out", folds=1, **QUICK)
     settings: dict[str, Any] = {**QUICK, "data.folds": 5}
-    with pytest.raises(Event2VecError, match=r"data.folds needs data.fold, the fold that tests"):
+    with pytest.raises(Event2VecError, match=r"data.folds needs data.fold, the test fold"):
         train("folder", store, tmp_path / "run", **settings)
     with pytest.raises(Event2VecError, match=r"data.fold must be at most data.folds, which is 5, got 6"):
         train("folder", store, tmp_path / "run", **{**settings, "data.fold": 6})
