@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import event2vec
+from event2vec.cli import VERBS, build_parser
+from event2vec.cli.printing import ARGUMENT, option_of
 
 PACKAGE = Path(event2vec.__file__).parent
 ROOT = PACKAGE.parent
@@ -106,6 +108,42 @@ def test_heavy_packages_are_imported_where_they_are_used(path):
     modules = set(imported(path, top_level_only=True))
     assert not {module.split(".")[0] for module in modules} & HEAVY - allowed
     assert path.stem in made_of_lightning or not {f"event2vec.training.{name}" for name in made_of_lightning} & modules
+
+
+def texts(path):
+    """Text in a file that is not documentation, with the parts of each f-string together."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value.value = None  # a docstring
+    inner = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
+            yield node.value
+
+
+LIBRARY = [path for path in SOURCES if "cli" not in path.relative_to(PACKAGE).parts]
+REPEATS = "epochs, each of `repeats` passes over the training recordings"  # explains a setting
+MARKDOWN = ("checkpoint.py", "model_card.py")  # which explain a network to people, with whole commands
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_messages_of_the_library_name_arguments_not_options(path):
+    """A Python user has no options; the command line shows an argument such as `data` as its option."""
+    for text in texts(path):
+        whole = re.sub(r"(event2vec|ray|ruff) (\w+|\{\}) .*", "", text)  # a command for the shell
+        assert not re.search(r"(?<![\w-])--[a-z]", whole.strip()) or re.fullmatch("--[a-z]+", text), text
+        if path.name not in MARKDOWN and text != REPEATS:
+            assert {*re.findall("`([a-z_]+)`", text)} <= {*ARGUMENT.findall(text)}, text
+
+
+def test_every_argument_that_a_message_names_is_an_option_of_a_verb():
+    options = {name for verb in VERBS for name in build_parser(verb)._option_string_actions}
+    named = {name for path in LIBRARY for text in texts(path) for name in ARGUMENT.findall(text)}
+    assert {option_of(name) for name in named} <= options
+    assert all(option_of(name) in options for name in ARGUMENT.pattern.strip("`()").split("|"))
 
 
 def test_forbidden_packages_are_not_asked_for():

@@ -70,9 +70,9 @@ def test_training_data_is_found_again_and_clustered_once(raw, cache):
 
 
 def test_what_training_needs_is_asked_for(tmp_path):
-    with pytest.raises(Event2VecError, match="--data is required: a prepared store, or the folder with"):
+    with pytest.raises(Event2VecError, match="`data` is required: a prepared store, or the folder with"):
         open_for_training(None, "nmnist", CLUSTERS)
-    with pytest.raises(Event2VecError, match="The digits are built in: omit --data"):
+    with pytest.raises(Event2VecError, match="The digits are built in: omit `data`"):
         open_for_training(tmp_path, "digits", CLUSTERS)
 
 
@@ -345,9 +345,9 @@ def test_a_store_that_cannot_be_made_again_says_why(trained, root, raw, tmp_path
     shutil.rmtree(root)
     with pytest.raises(Event2VecError, match=r"is gone and cannot be rebuilt: .*data: does not exist"):
         reopen_for_training(trained, str(root), "folder", CLUSTERS)
-    with pytest.raises(Event2VecError, match="is gone and cannot be rebuilt: --data is required"):
+    with pytest.raises(Event2VecError, match="is gone and cannot be rebuilt: `data` is required"):
         reopen_for_training(trained, None, "folder", CLUSTERS)
-    with pytest.raises(Event2VecError, match=r"store: is gone, and event2vec did not make it .*--data"):
+    with pytest.raises(Event2VecError, match=r"store: is gone, and event2vec did not make it .*`data`"):
         reopen_for_training(tmp_path / "store", str(tmp_path / "store"), "folder", Sampling())
     with pytest.raises(Event2VecError, match="is gone, and event2vec did not make it from other data"):
         reopen_for_training(trained, str(trained), "folder", Sampling())

@@ -88,7 +88,7 @@ def test_text_whose_times_become_fractions_or_that_is_damaged_late_is_one_line(t
     lines = [f"{20_000 * step} 1 2 1\n" for step in range(100)]
     (tmp_path / "x.txt").write_text("".join(lines) + "2000000.5 1 2 1\n")
     with pytest.raises(
-        Event2VecError, match=r"x.txt: has whole times first and fractional ones later. Set --time-unit"
+        Event2VecError, match=r"x.txt: has whole times first and fractional ones later. Set `time_unit`"
     ):
         list(read_chunks(tmp_path / "x.txt", segment=200))
     assert len(list(read_chunks(tmp_path / "x.txt", segment=200, time_unit="us"))) > 3
@@ -167,7 +167,7 @@ def test_wrong_input_is_named_with_its_file(shared_data, tmp_path):
     dvs = shared_data / "recordings" / "dvs128.aedat"
     with pytest.raises(Event2VecError, match=r"dvs128.aedat: is aedat2, which has a fixed time unit"):
         list(read_chunks(dvs, time_unit="ms"))
-    with pytest.raises(Event2VecError, match=r"dvs128.aedat: an event at .* outside the sensor.* --sensor"):
+    with pytest.raises(Event2VecError, match=r"dvs128.aedat: an event at .* outside the sensor.* `sensor`"):
         list(read_chunks(dvs, sensor="20x20"))
     with pytest.raises(Event2VecError, match=r"nowhere.raw: does not exist"):
         list(read_chunks(tmp_path / "nowhere.raw"))

@@ -179,7 +179,7 @@ def test_a_program_that_is_connected_stays_on_the_cluster_that_is_named(cluster)
     assert not Cluster("auto").has_gpus
     for other in (f"{host}:{int(port) + 1}", "local"):
         with pytest.raises(
-            Event2VecError, match=rf"--cluster {other}: this program is connected to .*{port}. Name tha"
+            Event2VecError, match=rf"`cluster` {other}: this program is connected to .*{port}. Name tha"
         ):
             _ = Cluster(other).has_gpus
 
@@ -187,11 +187,11 @@ def test_a_program_that_is_connected_stays_on_the_cluster_that_is_named(cluster)
 def test_what_no_cluster_has_is_refused_when_it_is_named():
     with pytest.raises(Event2VecError, match="threads of each task must be at least 1, got 0"):
         Cluster("auto", threads=0)
-    with pytest.raises(Event2VecError, match=r"--cluster must be auto .* got 'nowhere'"):
+    with pytest.raises(Event2VecError, match=r"`cluster` must be auto .* got 'nowhere'"):
         Cluster("nowhere")
-    with pytest.raises(Event2VecError, match="Ray chooses the GPU of each task: use --device cuda, not cuda:1"):
+    with pytest.raises(Event2VecError, match="Ray chooses the GPU of each task: set `device` to cuda, not cuda:1"):
         evaluate_runs([], device="cuda:1", cluster="auto")
-    with pytest.raises(Event2VecError, match="use --device cuda, not cuda:1"):
+    with pytest.raises(Event2VecError, match="set `device` to cuda, not cuda:1"):
         Setting(None, device="cuda:1", cluster=Cluster("auto"))
 
 
@@ -287,7 +287,7 @@ def test_a_lost_node_costs_only_its_tasks(cluster, tmp_path):
     ("address", "message"),
     [
         ("127.0.0.1:1", r"--cluster 127.0.0.1:1 cannot be reached: Connection refused. Start Ray there"),
-        ("ray://here", r"--cluster must be auto .* or HOST:PORT, got 'ray://here'"),
+        ("ray://here", r"`cluster` must be auto .* or HOST:PORT, got 'ray://here'"),
     ],
 )
 def test_an_address_without_a_cluster_is_one_line(address, message, monkeypatch):
@@ -306,7 +306,7 @@ def test_a_cluster_with_a_token_says_what_to_set(address, monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", refuse_token)
     monkeypatch.setattr("event2vec.cluster.connection._reach", lambda address: None)
-    with pytest.raises(Event2VecError, match=rf"--cluster {address}: the cluster requires a token. Set RAY_AUTH_MODE"):
+    with pytest.raises(Event2VecError, match=rf"`cluster` {address}: the cluster requires a token. Set RAY_AUTH_MODE"):
         _ = Cluster(address).has_gpus
 
 
@@ -326,11 +326,11 @@ def test_a_cluster_that_does_not_start_is_one_line(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", time_out)
-    with pytest.raises(Event2VecError, match=r"^--cluster local: The current node timed out during startup\.$"):
+    with pytest.raises(Event2VecError, match=r"^`cluster` local: The current node timed out during startup\.$"):
         _ = Cluster("local").has_gpus
 
 
 def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(Event2VecError, match=r"--cluster needs an optional package. Run: pip install .event2vec\[ray"):
+    with pytest.raises(Event2VecError, match=r"`cluster` needs an optional package. Run: pip install .event2vec\[ray"):
         _ = Cluster("auto").has_gpus

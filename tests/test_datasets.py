@@ -236,7 +236,7 @@ def test_classes_of_one_group_are_not_tested_and_that_is_said(tmp_path):
     for name in ("cat", "dog"):
         for number in range(6):
             write_npz(tmp_path / name / "day1" / f"{number}.npz")
-    with pytest.warns(Event2VecWarning, match=r"cat, dog: nothing is put aside for testing.* --group-by none"):
+    with pytest.warns(Event2VecWarning, match=r"cat, dog: nothing is put aside for testing.* `group_by` to none"):
         train, test = open_splits("folder", tmp_path)
     assert (len(train), len(test)) == (12, 0)
     assert len(open_splits("folder", tmp_path, group_by="none")[1]) == 2
@@ -244,10 +244,10 @@ def test_classes_of_one_group_are_not_tested_and_that_is_said(tmp_path):
 
 def test_a_pattern_that_fits_no_recording_or_is_none_is_an_error(tmp_path):
     write_npz(tmp_path / "cat" / "anna_1.npz")
-    with pytest.raises(Event2VecError, match=r"anna_1.npz: does not match --group-by 'x\+'; every recording"):
+    with pytest.raises(Event2VecError, match=r"anna_1.npz: does not match `group_by` 'x\+'; every recording"):
         open_splits("folder", tmp_path, group_by="x+")
     with pytest.raises(
-        Event2VecError, match=r"--group-by must be folders, none or a regular expression, got '\[' .unterm"
+        Event2VecError, match=r"`group_by` must be folders, none or a regular expression, got '\[' .unterm"
     ):
         open_splits("folder", tmp_path, group_by="[")
 
@@ -273,7 +273,7 @@ def test_options_of_a_folder_reach_the_reader(tmp_path):
 def test_a_root_that_does_not_fit_says_what_was_looked_for_and_found(name, tmp_path):
     with pytest.raises(Event2VecError, match="does not exist"):
         open_dataset(name, tmp_path / "missing", "train")
-    with pytest.raises(Event2VecError, match="--data"):
+    with pytest.raises(Event2VecError, match="`data`"):
         open_dataset(name, None, "train")
     (tmp_path / "surprise").touch()
     pattern = "expected one sub-folder" if name == "folder" else r"expected .*Published at https://"

@@ -61,7 +61,7 @@ def test_bfloat16_is_for_cuda_or_asked_for(monkeypatch):
     assert Compute.choose(None, None, "bf16-mixed").precision == "bf16-mixed"
     assert Compute.choose(None, None, "32-true").precision == "32-true"
     assert Compute.choose(None, "32-true", "bf16-mixed").precision == "32-true"
-    with pytest.raises(Event2VecError, match="--precision must be one of 32-true, bf16-mixed, got 'fp8'"):
+    with pytest.raises(Event2VecError, match="`precision` must be one of 32-true, bf16-mixed, got 'fp8'"):
         Compute.choose(None, "fp8")
 
 

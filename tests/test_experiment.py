@@ -109,7 +109,7 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
     (tmp_path / "out/shared-0/result.json").write_text(whole)
     with pytest.raises(Event2VecError, match="was started with other settings"):
         run_experiment(experiment, recipe.with_settings({"training.epochs": 2}), *arguments[2:])
-    with pytest.raises(Event2VecError, match=r"or data\. Choose another --out"):
+    with pytest.raises(Event2VecError, match=r"or data\. Choose another `out`"):
         run_experiment(experiment, recipe, Setting(str(tmp_path / "other")), *arguments[3:])
 
 

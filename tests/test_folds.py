@@ -142,7 +142,7 @@ def test_folds_of_other_work_are_left_alone(store, two, tmp_path, monkeypatch):
     shutil.copytree(two.folder, "runs/store-folds")
     other = cross_validate("folder", store, folds=2, **QUICK, objective={"class_weights": "balanced"})
     assert str(other.folder) == "runs/store-folds-2"
-    with pytest.raises(Event2VecError, match=r"exists already, with other data or settings. Choose another --out"):
+    with pytest.raises(Event2VecError, match=r"exists already, with other data or settings. Choose another `out`"):
         cross_validate("folder", store, "runs/store-folds", folds=4, **QUICK)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").touch()

@@ -101,7 +101,7 @@ def test_a_network_without_a_run_has_a_page_without_figures(hub):
 
 def test_a_private_push_does_not_end_in_a_public_repository(hub):
     hub.repositories["anna/public"] = Repository()
-    with pytest.raises(FileError, match="exists and is public, so --private has no effect"):
+    with pytest.raises(FileError, match="exists and is public, so `private` has no effect"):
         push(NETWORK, "anna/public", private=True)
     assert len(hub.repositories["anna/public"].commits) == 1
     push(NETWORK, "anna/hidden", private=True)

@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_read_says_why_and_what_to_do(tmp_path):
 
 def test_an_event_outside_the_sensor_is_an_error_that_names_the_remedy(tmp_path):
     for name in ("evt2", "aedat4", "dat", "npz", "aedat2_davis"):
-        with pytest.raises(Event2VecError, match=r"outside the sensor, which is 20x20.*--sensor"):
+        with pytest.raises(Event2VecError, match=r"outside the sensor, which is 20x20.*`sensor`"):
             read_events(encoders.write(name, tmp_path), sensor=Sensor(20, 20))
 
 

@@ -460,7 +460,7 @@ class TestNumbers:
         np.savez(tmp_path / "a.npz", **(COLUMNS | {"t": [0.0, 0.5]}), intensity=[3, 1])
         recording = read_recording(tmp_path / "a.npz")
         assert recording.events.t.tolist() == [0, 500_000]
-        assert recording.warnings == ("its times from 0 to 1 were read as seconds; --time-unit sets another unit",)
+        assert recording.warnings == ("its times from 0 to 1 were read as seconds; `time_unit` sets another unit",)
         assert read_recording(tmp_path / "a.npz", time_unit="ms").events.t.tolist() == [0, 500]
 
     @pytest.mark.parametrize("t", [[0.0, 1.5], [-0.5, 0.5]])

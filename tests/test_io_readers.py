@@ -183,7 +183,7 @@ class TestProphesee:
         path.write_bytes(b"% evt 2.0\n% geometry 34x30\n% end\n")
         assert len(read_events(path)) == 0
         path.write_bytes(b"% evt 2.0\n% end\n")
-        with pytest.raises(Event2VecError, match=r"holds no events and does not name its sensor.*--sensor"):
+        with pytest.raises(Event2VecError, match=r"holds no events and does not name its sensor.*`sensor`"):
             read_events(path)
 
 
@@ -276,7 +276,7 @@ class TestArrays:
 
     def test_times_with_fractions_need_a_unit(self, tmp_path):
         np.savez(tmp_path / "a.npz", t=[0.5, 0.75], x=[1, 2], y=[1, 2], p=[0, 1])
-        with pytest.raises(Event2VecError, match="--time-unit"):
+        with pytest.raises(Event2VecError, match="`time_unit`"):
             read_events(tmp_path / "a.npz")
         assert read_events(tmp_path / "a.npz", time_unit="s").t.tolist() == [0, 250_000]
 

@@ -208,7 +208,7 @@ def test_a_finished_store_is_opened_and_another_one_not_overwritten(root, tmp_pa
 def test_a_folder_with_other_files_is_refused_and_stays(root, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "notes.txt").write_text("mine")
-    with pytest.raises(Event2VecError, match=r"store: exists already and is not a store\. Choose another --out"):
+    with pytest.raises(Event2VecError, match=r"store: exists already and is not a store\. Choose another folder"):
         prepare(both(root), tmp_path / "store")
     assert [path.name for path in tmp_path.glob("store*")] == ["store"], "nothing was prepared first"
     assert (tmp_path / "store" / "notes.txt").read_text() == "mine"
@@ -434,7 +434,7 @@ def test_whatever_has_the_name_of_the_parts_is_one_error_and_stays(root, tmp_pat
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(
         Event2VecError,
-        match=r"store\.partial: exists already and is not a folder of .*\. Move it or choose another --out",
+        match=r"store\.partial: exists already and is not a folder of .*\. Move it or choose another folder",
     ):
         prepare(both(root), tmp_path / "store")
     assert sorted(tmp_path.rglob("*")) == before

@@ -13,6 +13,13 @@ def test_a_line_goes_to_standard_error_and_moves_no_cursor(capsys):
     assert said.err == "reading \\x1b[2J.raw\\n\n"
 
 
+def test_arguments_of_the_library_are_options_of_the_command_line(capsys):
+    say("store: set `time_unit` to s, or `windows`; `model` is no option, and `a b` no name")
+    assert (
+        capsys.readouterr().err == "store: set --time-unit to s, or --window; `model` is no option, and `a b` no name\n"
+    )
+
+
 def test_a_table_keeps_names_as_they_are_and_numbers_in_one_line(capsys):
     name = "a_very_long_name_of_a_recording_" * 5
     print_table(("file", "events"), [("[red]", "1"), (name, "1,234,567"), ("\x1b[31m", "2")], left=("file",))

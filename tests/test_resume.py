@@ -186,7 +186,7 @@ def test_a_run_goes_on_with_moved_data_and_on_as_many_devices(store, tmp_path, m
     with pytest.raises(Stopped):
         Run.start(RECIPE, EventStore.open(tmp_path / "here"), tmp_path / "run", "train", progress=StopAt(5))
     (tmp_path / "here").rename(moved)
-    with pytest.raises(Event2VecError, match=r"here: is gone, and event2vec did not make it.* --data"):
+    with pytest.raises(Event2VecError, match=r"here: is gone, and event2vec did not make it.* `data`"):
         Run.open(tmp_path / "run").resume()
     last = tmp_path / "run/checkpoints/last.ckpt"
     content = torch.load(last, weights_only=True)
@@ -312,7 +312,7 @@ def test_a_run_that_never_began_is_said_to_be_started_again(whole, tmp_path):
 def test_a_folder_with_anything_else_is_no_place_for_a_run(store, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "recipe.yaml").write_text("mine")
-    with pytest.raises(Event2VecError, match=r"exists already. Choose another --out"):
+    with pytest.raises(Event2VecError, match=r"exists already. Choose another `out`"):
         Run.start(RECIPE, store, tmp_path / "run", "train")
     assert (tmp_path / "run" / "recipe.yaml").read_text() == "mine"
 

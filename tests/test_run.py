@@ -190,7 +190,7 @@ def test_a_network_alone_opens_as_a_run_without_a_past(run, store, tmp_path):
     assert not alone.is_started
     assert alone.evaluate(store.folder, repeats=1).accuracies == run.evaluate(repeats=1).accuracies
     assert sorted(path.name for path in alone.folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
-    with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set data \(--data\)"):
+    with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set `data`"):
         alone.evaluate()
     with pytest.raises(Event2VecError, match=r"is not a run: it has no recipe.yaml"):
         _ = alone.recipe
@@ -268,7 +268,7 @@ def test_a_run_is_a_path_to_its_folder(run, store, tmp_path):
 
 def test_a_folder_with_other_things_is_not_said_to_be_a_run(store, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(Event2VecError, match=r"exists already. Choose another --out$"):
+    with pytest.raises(Event2VecError, match=r"exists already. Choose another `out`$"):
         train("folder", store, tmp_path, **SMALL_NETWORK)
 
 

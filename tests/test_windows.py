@@ -219,7 +219,7 @@ def test_a_store_with_other_windows_than_the_recipe_wants_is_refused(long_folder
     with pytest.raises(Event2VecError, match=r"has windows of 0.1 s, the recipe wants windows of 0.05 s"):
         train(recipe, store, tmp_path / "run")
     given: dict[str, Any] = {"data.window": 0.05}
-    with pytest.raises(Event2VecError, match=r"is a store.* Omit data.window, or prepare it with --window"):
+    with pytest.raises(Event2VecError, match=r"is a store.* Omit data.window, or prepare it with `window`"):
         train("folder", store, tmp_path / "run", **given)
     facts = json.loads((store.folder / "store.json").read_text())
     (store.folder / "store.json").write_text(json.dumps({**facts, "windows": {"window": -1}}))
@@ -246,8 +246,8 @@ def test_long_recordings_and_classes_with_one_get_a_hint(tmp_path):
     store = prepare(open_splits("folder", tmp_path / "data"), tmp_path / "store").store
     far, single = window_hints(store)
     assert far.startswith("long/0.npz lasts 1")
-    assert far.endswith("most recordings 0.0956 s; --window 0.096 cuts long ones into many")
-    assert single.startswith("1 class has only one recording: 'long'. If it is long, cut it into windows with --window")
+    assert far.endswith("most recordings 0.0956 s; a `window` of 0.096 s cuts long ones into many")
+    assert single.startswith("1 class has only one recording: 'long'. If it is long, cut it into windows with `window`")
     windows = prepare(open_splits("folder", tmp_path / "data", windows=Windows(window=0.1)), tmp_path / "windows").store
     assert window_hints(windows) == []
 
@@ -293,7 +293,7 @@ def test_cut_writes_the_windows_of_a_real_recording_as_files(suffix, shared_data
     assert_same(read_events(written[1]), wanted[1].events)
     assert f"{len(wanted)} windows of 0.1 s" in capsys.readouterr().err
     assert run_verb(*command) == 2
-    assert "exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
+    assert "exists already. Choose another folder, or set --overwrite" in capsys.readouterr().err
     assert run_verb(*command, "--overwrite", "--json") == 0
     assert json.loads(capsys.readouterr().out)["files"] == len(wanted)
 

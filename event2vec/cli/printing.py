@@ -1,5 +1,6 @@
 """Output for people: lines on standard error and tables on standard output, with all names shown safely."""
 
+import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -11,10 +12,26 @@ if TYPE_CHECKING:
     from event2vec.evaluation.evaluate import Evaluation
 
 
+# What messages of the library call an argument: a Python user has those, the command line has options.
+ARGUMENT = re.compile(
+    "`(cluster|columns|data|device|folds|group_by|labels|loop|min_events|out|overwrite|precision|private|sensor|speed|"
+    "stride|time_unit|window|window_events|windows|workers)`"
+)
+
+
+def with_options(text: str) -> str:
+    """A message of the library, with the option of the command line in place of each argument."""
+    return ARGUMENT.sub(lambda found: option_of(found[1]), printable(text))
+
+
+def option_of(argument: str) -> str:
+    return "--window" if argument == "windows" else f"--{argument.replace('_', '-')}"
+
+
 def say(text: str) -> None:
     """One line for people; standard output is for answers. In distributed training, only the first process prints."""
     if is_first_rank():
-        print(printable(text), file=sys.stderr, flush=True)
+        print(with_options(text), file=sys.stderr, flush=True)
 
 
 def print_table(

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from event2vec.cli.printing import say
+from event2vec.cli.printing import say, with_options
 from event2vec.names import printable
 from event2vec.progress import Progress
 
@@ -65,7 +65,7 @@ class ShownProgress(Progress):
 
     def say(self, line: str) -> None:
         if self.bars is not None:
-            self.bars.console.print(printable(line), highlight=False, markup=False)
+            self.bars.console.print(with_options(line), highlight=False, markup=False)
         else:
             say(line)
 

@@ -49,7 +49,7 @@ class Cluster:
     def check_device(self, device: str | None) -> None:
         """A task sees only the GPU that Ray gives it, as its first."""
         if device and device.startswith("cuda:"):
-            raise Event2VecError(f"on a cluster, Ray chooses the GPU of each task: use --device cuda, not {device}")
+            raise Event2VecError(f"on a cluster, Ray chooses the GPU of each task: set `device` to cuda, not {device}")
 
     @property
     def has_gpus(self) -> bool:
@@ -59,7 +59,7 @@ class Cluster:
 def check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
     if address not in ("auto", "local") and not (host and port.isdecimal() and len(port) < 6 and "/" not in host):
-        raise Event2VecError(f"--cluster must be {EXPECTED}, got {shown(address)}")
+        raise Event2VecError(f"`cluster` must be {EXPECTED}, got {shown(address)}")
 
 
 def connect(address: str) -> Any:
@@ -68,12 +68,12 @@ def connect(address: str) -> Any:
         import ray
         import ray.util.scheduling_strategies
     except ImportError:
-        raise MissingExtra("--cluster", "ray") from None
+        raise MissingExtra("`cluster`", "ray") from None
     if ray.is_initialized():
         _check_same(ray, address)
         return ray
     if has_launcher():
-        raise Event2VecError("--cluster starts its own processes; run the command once, without torchrun or srun")
+        raise Event2VecError("`cluster` starts its own processes; run the program once, without torchrun or srun")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would call home, and say so
     how: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if address == "local":
@@ -84,7 +84,7 @@ def connect(address: str) -> Any:
     try:
         ray.init(address=address, **how)
     except Exception as error:  # also Exception itself, where its processes are slow to start
-        raise Event2VecError(f"--cluster {address}: {_explain(address, error)}") from None
+        raise Event2VecError(f"`cluster` {address}: {_explain(address, error)}") from None
     return ray
 
 
@@ -97,7 +97,7 @@ def _check_same(ray: Any, address: str) -> None:
         same = address == "auto" or _place(ray, address) == _place(ray, here)
     if not same:
         raise Event2VecError(
-            f"--cluster {shorten(address)}: this program is connected to the cluster at {here}. "
+            f"`cluster` {shorten(address)}: this program is connected to the cluster at {here}. "
             "Name that one, or call ray.shutdown() first"
         )
 
@@ -139,5 +139,5 @@ def _reach(address: str) -> None:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise Event2VecError(
-            f"--cluster {shorten(address)} cannot be reached: {reason}. Start Ray there with: ray start --head"
+            f"`cluster` {shorten(address)} cannot be reached: {reason}. Start Ray there with: ray start --head"
         ) from None

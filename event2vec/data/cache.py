@@ -108,7 +108,7 @@ def reopen_for_training(
     if not is_missing(recorded):
         _mark_used(recorded)
         return EventStore.open(recorded)
-    remedy = "Set the recordings with --data"
+    remedy = "Set the recordings with `data`"
     if not NAME.fullmatch(recorded.name) or (source and os.path.realpath(source) == os.path.realpath(recorded)):
         raise FileError(recorded, f"is gone, and event2vec did not make it from other data. {remedy}")
     try:
@@ -135,7 +135,7 @@ def _find(
     """The store in `data`, if training can read it directly; otherwise the plan for a store made from it."""
     is_store = data is not None and holds_store(data)
     if data is not None and dataset == "digits" and not is_store:
-        raise FileError(data, "is not a store. The digits are built in: omit --data, or choose another recipe")
+        raise FileError(data, "is not a store. The digits are built in: omit `data`, or choose another recipe")
     check_source(dataset, data)
     made_of = dataset if data is None else f"{dataset} in {Path(data).absolute()}"
     if data is not None and is_store:

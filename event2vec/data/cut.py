@@ -43,7 +43,7 @@ def cut_recording(
     if suffix not in WRITERS:
         raise FileError(path, f"cannot be written as '{suffix}', expected one of {', '.join(WRITERS)}")
     if target.exists() and not overwrite:
-        raise FileError(target, "exists already. Choose another --out or add --overwrite")
+        raise FileError(target, "exists already. Choose another folder, or set `overwrite`")
     files, numbers = 0, 0
     with progress.stage(f"cutting {path.name}"), whole_folder(target, overwrite) as work:
         for window in windows.over(read_chunks(path, **reading)):

@@ -12,7 +12,7 @@ SHOWN = 3  # classes that are named
 
 
 def window_hints(store: EventStore) -> list[str]:
-    """Hints that name --window; none for a store of windows."""
+    """Hints to set a window; none for a store of windows."""
     if store.windows is not None or len(store) == 0:
         return []
     return [*_far_longer(store), *_single(store)]
@@ -27,7 +27,7 @@ def _far_longer(store: EventStore) -> list[str]:
     more = f" (and {others} more like it)" if others else ""
     return [
         f"{shorten(store.sources[longest])} lasts {durations[longest]:.3g} s{more}, most recordings {usual:.3g} s; "
-        f"--window {usual:.2g} cuts long ones into many"
+        f"a `window` of {usual:.2g} s cuts long ones into many"
     ]
 
 
@@ -39,6 +39,6 @@ def _single(store: EventStore) -> list[str]:
     named = ", ".join(map(shown, alone[:SHOWN])) + (f" and {len(alone) - SHOWN} more" if len(alone) > SHOWN else "")
     what, they, them = ("classes have", "they are", "them") if len(alone) > 1 else ("class has", "it is", "it")
     return [
-        f"{len(alone)} {what} only one recording: {named}. If {they} long, cut {them} into windows with --window "
-        "SECONDS; testing a class needs a second recording"
+        f"{len(alone)} {what} only one recording: {named}. If {they} long, cut {them} into windows with "
+        "`window`; testing a class needs a second recording"
     ]

@@ -218,11 +218,11 @@ def _alone(folder: Path, plan: Plan, parts: Sequence[Part], progress: Progress) 
 def _finished(folder: Path, plan: Plan) -> Report:
     """The store in the folder, if it is what the plan describes."""
     if not (folder / DESCRIPTION).exists():
-        raise FileError(folder, "exists already and is not a store. Choose another --out")
+        raise FileError(folder, "exists already and is not a store. Choose another folder")
     store = EventStore.open(folder)
     if store.facts.get("plan") != plan.digest:
         raise FileError(
-            folder, "exists already, made from other data or with other options. Remove it or choose another --out"
+            folder, "exists already, made from other data or with other options. Remove it or choose another folder"
         )
     try:
         rejected, warnings = ([Note(*note) for note in store.facts[kind]] for kind in ("rejected", "warnings"))
@@ -257,7 +257,7 @@ def plan_of(folder: Path) -> str | None:
 def _not_ours(folder: Path) -> FileError:
     return FileError(
         folder,
-        "exists already and is not a folder of unfinished parts, as needed here. Move it or choose another --out",
+        "exists already and is not a folder of unfinished parts, as needed here. Move it or choose another folder",
     )
 
 
@@ -310,7 +310,7 @@ def _in_parallel(parts: list[Part], workers: int) -> Iterator[int]:
     except BrokenProcessPool:
         raise Event2VecError(
             "a worker process was killed, most likely because memory ran out. Finished parts are kept: "
-            "run the same command again with fewer --workers"
+            "do the same again with fewer `workers`"
         ) from None
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)

@@ -163,9 +163,7 @@ def timeline(
     """
     windows = windows or model.windows
     if windows is None:
-        raise Event2VecError(
-            "the network was trained on whole recordings, without windows. Set windows (--window SECONDS)"
-        )
+        raise Event2VecError("the network was trained on whole recordings, without windows. Set `windows`")
     if not 0 <= min_confidence <= 1 or (smooth_over is not None and smooth_over <= 0):
         raise Event2VecError(
             f"min_confidence must be from 0 to 1 and smooth_over above 0, got {min_confidence} and {smooth_over}"

@@ -31,7 +31,7 @@ INTENSITY = "intensity"  # rho in the authors' cluster files
 ASL_DVS = {"ts", "x", "y", "pol"}  # the variables of its .mat files
 ASL_DVS_SENSOR = Sensor(240, 180)
 TURNED = "looks like a recording of ASL-DVS, which counts rows from the bottom: flipped upright"
-SHARES = "its times from 0 to 1 were read as seconds; --time-unit sets another unit"
+SHARES = "its times from 0 to 1 were read as seconds; `time_unit` sets another unit"
 LARGEST_HEADER = 10_000  # bytes; numpy's own limit, which it checks only after reading them
 
 

@@ -239,6 +239,6 @@ class _Order:
             events, _ = arrange_events(part.x, part.y, part.t, part.p, sensor=self.sensor)
         except ValueError as error:
             raise FileError(
-                self.path, f"{excerpt(error, 240)}. Set the sensor size with --sensor WIDTHxHEIGHT"
+                self.path, f"{excerpt(error, 240)}. Set the sensor size with `sensor`, such as 346x260"
             ) from None
         return replace(events, t=events.t + (first - self.start))

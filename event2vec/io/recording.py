@@ -114,7 +114,7 @@ def bounding_sensor(x: Any, y: Any) -> Sensor:
 
 def _remedy(problem: str) -> str:
     if "sensor" in problem:
-        return "Set the sensor size with --sensor WIDTHxHEIGHT if the file has none or a wrong one"
+        return "Set the sensor size with `sensor`, such as 346x260, if the file has none or a wrong one"
     return "The file is damaged or not in the format it seems to be"
 
 

@@ -70,7 +70,7 @@ def read_text_pieces(
             x, y, t, p = _table(path, lines, head, order)
             if time_unit is None and unit == "us" and not np.array_equal(t, np.round(t)):
                 raise FileError(
-                    path, "has whole times first and fractional ones later. Set --time-unit s, ms, us or ns"
+                    path, "has whole times first and fractional ones later. Set `time_unit` to s, ms, us or ns"
                 )
             yield Decoded(x, y, to_microseconds(path, t, unit), p, head.sensor)
     yield Decoded.empty(head.sensor, cut_short(ignored, "line"))
@@ -103,7 +103,7 @@ def _read_head(path: Path, columns: str | None) -> _Head:
                 raise FileError(
                     path,
                     f"begins with '{excerpt(line)}', expected a header with t, x, y, p or numbers. "
-                    "Set their order: --columns txyp",
+                    "Set their order with `columns`, such as txyp",
                 )
     raise FileError(path, f"has no numbers in its first {HEADER_LINES} lines; expected t x y p on each line")
 

@@ -48,7 +48,7 @@ class Compute:
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
-            raise Event2VecError(f"--precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+            raise Event2VecError(f"`precision` must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
 
     @classmethod
     def choose(cls, device: str | None = None, precision: str | None = None, trained: str = "32-true") -> "Compute":

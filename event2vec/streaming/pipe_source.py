@@ -31,7 +31,7 @@ class PipeSource(Source):
         super().__init__()
         self.file, self.sensor = file, sensor
         if sorted(columns or "txyp") != sorted("txyp"):
-            raise Event2VecError(f"--columns must be t, x, y and p in some order, such as xytp, got {shown(columns)}")
+            raise Event2VecError(f"`columns` must be t, x, y and p in some order, such as xytp, got {shown(columns)}")
         if file.isatty():
             raise Event2VecError("- reads events from a pipe, such as: aestream ... | event2vec live RUN -")
         self.order = [(columns or "txyp").index(name) for name in "xytp"]

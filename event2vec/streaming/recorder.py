@@ -90,4 +90,4 @@ def check_recording(path: Path, overwrite: bool) -> None:
     if path.is_dir():
         raise FileError(path, "is a folder, expected the name of a file to record")
     if path.exists() and not overwrite:
-        raise FileError(path, "exists already. Choose another file or add --overwrite")
+        raise FileError(path, "exists already. Choose another file, or set `overwrite`")

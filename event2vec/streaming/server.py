@@ -62,7 +62,7 @@ class PageServer:
         try:
             import websockets  # noqa: F401
         except ImportError:
-            raise MissingExtra("the live page (--serve)", "live") from None
+            raise MissingExtra("the live page", "live") from None
         self.stream = stream
         self.host, self.port = parse_address(address, "127.0.0.1:8765")
         self.drawing = 0.0  # seconds that the last frame took

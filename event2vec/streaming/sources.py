@@ -49,10 +49,10 @@ def open_source(
 
 def _check_pace(source: str | Path | Events, speed: float, loop: bool) -> None:
     if not 0 < speed <= 1e4:
-        raise Event2VecError(f"--speed must be above 0 and at most 10000, got {speed:g}")
+        raise Event2VecError(f"`speed` must be above 0 and at most 10000, got {speed:g}")
     live = isinstance(source, str) and (source == "-" or source.startswith(("camera", "udp:")))
     if live and not Path(str(source)).exists() and (speed != 1 or loop):
-        raise Event2VecError(f"--speed and --loop are for recordings; {source} has its own pace")
+        raise Event2VecError(f"`speed` and `loop` are for recordings; {source} has its own pace")
 
 
 def parse_address(text: str, example: str) -> tuple[str, int]:

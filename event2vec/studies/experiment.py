@@ -298,7 +298,7 @@ def _note(run: Path) -> Path:
 def _is_finished(run: Path, asked: dict[str, Any]) -> bool:
     """Whether a run has a result, of what is asked for now."""
     if _note(run).is_file() and read_json(_note(run)) != asked:
-        raise FileError(run, "was started with other settings or data. Choose another --out, or remove it")
+        raise FileError(run, "was started with other settings or data. Choose another `out`, or remove it")
     return Layout(run).row_result.is_file()
 
 

@@ -16,7 +16,7 @@ CUTTING = ("data.window", "data.stride", "data.min_events", "data.window_events"
 class DataConfig(Settings, section="data"):
     """Which data set a recipe is for, and how it is read."""
 
-    dataset: DatasetName = setting("folder", "the kind of data in --data, if it is not a store")
+    dataset: DatasetName = setting("folder", "the kind of data, if it is not a store")
     validation: float = setting(
         0.1,
         "fraction of each class's training recordings held out for validation, to choose the best epoch, if the data "
@@ -34,7 +34,7 @@ class DataConfig(Settings, section="data"):
         "cross-validation: number of folds; each fold is the test set once; 0: none",
         least=0,
     )
-    fold: int = setting(0, "the fold that is the test set, from 1; --folds trains all of them", least=0)
+    fold: int = setting(0, "the fold that is the test set, from 1; cross-validation trains all of them", least=0)
     folds_over: FoldsOver = setting(
         "train",
         "recordings to divide into folds: the training recordings, or all, with the data's test part",
@@ -46,7 +46,7 @@ class DataConfig(Settings, section="data"):
     labels: str = setting("", LABELS)
     workers: int = setting(
         0,
-        "processes that load batches while the network computes; 0: none. (--workers prepare the data beforehand)",
+        "processes that load batches while the network computes; 0: none. Others prepare the data beforehand",
         least=0,
     )
     shards_at_once: int = setting(

@@ -68,7 +68,7 @@ def copy_weights(model: Classifier | MaskedModel, init: Path) -> list[str]:
         before, now = (str(getattr(config, name, None)).lower() for config in (other.config, model.config))
         if before != now:
             problem = f"was trained with model.{name} {before}, this recipe has {now}"
-            raise FileError(init, f"{problem}. Add --model.{name} {before}")
+            raise FileError(init, f"{problem}. Set model.{name} to {before}")
     theirs, ours = other.state_dict(), model.state_dict()
     taken = [name for name in ours if name.startswith(model.reusable)]
     for name in taken:

@@ -189,7 +189,7 @@ def _folder(out: str | Path | None, name: Path, asked: Mapping[str, Any]) -> Pat
     """Where the folds are: as requested, or the first of NAME-folds, NAME-folds-2, ... that is free or ours."""
     if out:
         if not _is_ours(local_place(out), asked):
-            raise FileError(out, "exists already, with other data or settings. Choose another --out")
+            raise FileError(out, "exists already, with other data or settings. Choose another `out`")
         return Path(out)
     number, folder = 1, name.with_name(f"{name.name}-folds")
     while not _is_ours(folder, asked):

@@ -122,7 +122,7 @@ class Layout:
         """Refuse a folder that already holds something, before any work."""
         if is_first_rank() and not self.can_start:
             resume = f"Resume it with: {self.command(task)}, or choose" if self.facts_file.is_file() else "Choose"
-            raise FileError(self.folder, f"exists already. {resume} another --out")
+            raise FileError(self.folder, f"exists already. {resume} another `out`")
 
     def command(self, task: Task) -> str:
         """The shell command that resumes this run."""

@@ -54,7 +54,7 @@ def push(
         api.create_repo(address.repo, private=private, exist_ok=True)
         if private and not api.model_info(address.repo).private:
             raise FileError(
-                str(address), "exists and is public, so --private has no effect. Choose another name, or omit it"
+                str(address), "exists and is public, so `private` has no effect. Choose another name, or omit it"
             )
         added = [library.CommitOperationAdd(name, data) for name, data in content.items()]
         commit = api.create_commit(address.repo, added, commit_message=message or "Push a network of Event2Vec")

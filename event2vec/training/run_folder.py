@@ -116,7 +116,7 @@ class RunFolder(Layout):
             )
             return opened.store
         if not self.facts_file.is_file():
-            raise Event2VecError(f"{self.folder} does not say what it was trained on; set data (--data)")
+            raise Event2VecError(f"{self.folder} does not say what it was trained on; set `data`")
         facts, recipe = self.facts, self.recipe
         return reopen_for_training(
             Path(facts.data),

@@ -90,7 +90,7 @@ def start(
     recipe, source = resolve_recipe(recipe, data, settings)
     if recipe.data.folds and not recipe.data.fold:
         raise Event2VecError(
-            "data.folds needs data.fold, the test fold. To train all folds, use cross_validate (--folds)"
+            "data.folds needs data.fold, the test fold. To train all folds, use cross_validate (`folds`)"
         )
     if out:
         Run(local_place(out)).check_free(task)  # before the data is prepared, which may take a while
@@ -159,14 +159,14 @@ def _check_options(recipe: Recipe, source: str | Path | None, settings: Mapping[
     """Refuse settings of a data set that would be ignored."""
     names = [name for name, _ in by_full_name(settings)]
     if "data.folds_over" in names and not recipe.data.folds:
-        raise Event2VecError("data.folds_over is for cross-validation. Omit it, or use cross_validate (--folds)")
+        raise Event2VecError("data.folds_over is for cross-validation. Omit it, or use cross_validate (`folds`)")
     given = [name for name in names if name in GROUPING + CUTTING]
     if recipe.data.dataset != "folder" and (own := [name for name in given if name in GROUPING]):
         raise Event2VecError(f"{own[0]} is for 'folder'; the layout of {recipe.data.dataset} is known. Omit it")
     if given and source is not None and holds_store(source):
-        option = given[0].removeprefix("data.").replace("_", "-")
+        name = given[0].removeprefix("data.")
         raise FileError(
-            source, f"is a store, made with its own groups and windows. Omit {given[0]}, or prepare it with --{option}"
+            source, f"is a store, made with its own groups and windows. Omit {given[0]}, or prepare it with `{name}`"
         )
 
 

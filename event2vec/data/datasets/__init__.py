@@ -25,7 +25,7 @@ def describe_source(name: str) -> str:
 def check_source(name: str, data: object) -> None:
     """Refuse to train without data, unless it is built in."""
     if data is None and name != "digits":
-        raise Event2VecError(f"--data is required: a prepared store, or {describe_source(name)}")
+        raise Event2VecError(f"`data` is required: a prepared store, or {describe_source(name)}")
 
 
 def open_dataset(

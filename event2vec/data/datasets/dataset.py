@@ -142,7 +142,7 @@ def find_base(root: Path, fits: Callable[[Path], bool]) -> Path | None:
 
 def check_root(root: Path | None, name: str) -> Path:
     if root is None:
-        raise FileError(name, "is read from a folder. Set it with --data FOLDER")
+        raise FileError(name, "is read from a folder. Set it with `data`")
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "does not exist"
         raise FileError(root, f"{problem}, expected the folder of the data set '{name}'")

@@ -62,7 +62,7 @@ def open_folder(
     found = [(path, label) for label, (recordings, _) in enumerate(listed) for path in recordings]
     groups = _groups(base, [path for path, _ in found], group_by)
     if not divided:
-        remedy = "Use --group-by none if sub-folders mean nothing"
+        remedy = "Set `group_by` to none if sub-folders mean nothing"
         chosen = _draw_split(split, classes, [label for _, label in found], groups, seed, remedy)
         found, groups = [found[index] for index in chosen], [groups[index] for index in chosen]
     return FileDataset.of("folder", split, classes, root, found, groups=tuple(groups), drawn=not divided, **reading)
@@ -138,13 +138,13 @@ def _groups(base: Path, paths: Sequence[Path], group_by: str, above: int = 1) ->
         pattern = re.compile(group_by)
     except re.error as error:
         raise Event2VecError(
-            f"--group-by must be folders, none or a regular expression, got {shown(group_by)} ({error})"
+            f"`group_by` must be folders, none or a regular expression, got {shown(group_by)} ({error})"
         ) from None
     found = [pattern.search("/".join(parts)) for parts in below]
     for path, match in zip(paths, found, strict=True):
         if match is None:
             raise FileError(
-                path, f"does not match --group-by {shown(group_by)}; every recording must belong to a group"
+                path, f"does not match `group_by` {shown(group_by)}; every recording must belong to a group"
             )
     return [match[1] if match.re.groups else match[0] for match in found if match is not None]
 

@@ -59,7 +59,7 @@ def report(
     raw = run.raw_store(data, workers, progress, "test").split("test")
     study = Study(run, model, whole, raw, repeats, progress, compute)
     if raw.sources != study.store.sources:
-        raise FileError(raw.folder, f"does not have the test recordings of {whole.folder}; set them with --data")
+        raise FileError(raw.folder, f"does not have the test recordings of {whole.folder}; set them with `data`")
     problems = _write_sections(study, path)
     return Report(path, study.measured, problems)
 
