@@ -8,7 +8,8 @@ A recording flows through the rooms in order, and every file does one step of it
     documents, settings     safe reading of untrusted JSON and YAML; validated settings that do not import torch
     hub                     files on the Hugging Face Hub, by their address
     machine                 files that appear whole or not at all, locks, worker processes; devices, ranks, threads
-    progress, cluster       progress of long tasks; running independent tasks here or on a Ray cluster
+    progress, execution     progress of long tasks; workers, device and number type of a call
+    cluster                 independent tasks, here or side by side on a Ray cluster
 
     io/                     file <-> Events, one file for each family of formats
     clustering/             batched K-Means++ (Alg. 1), in C and in torch; alternatives: scikit-learn and Faiss

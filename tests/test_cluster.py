@@ -22,10 +22,11 @@ from event2vec.cluster.job import Job
 from event2vec.cluster.task import Failed, Place
 from event2vec.data.datasets.dataset import Dataset
 from event2vec.errors import Busy, FileError, Unreachable
+from event2vec.execution import Execution
 from event2vec.io import Recording
 from event2vec.machine.atomic import whole_file
 from event2vec.machine.ranks import is_first_rank
-from event2vec.studies.experiment import Setting
+from event2vec.studies.row_run import Setting
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'event2vec[ray]'")
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cluster")]
@@ -192,7 +193,7 @@ def test_what_no_cluster_has_is_refused_when_it_is_named():
     with pytest.raises(Event2VecError, match="Ray chooses the GPU of each task: set `device` to cuda, not cuda:1"):
         evaluate_runs([], device="cuda:1", cluster="auto")
     with pytest.raises(Event2VecError, match="set `device` to cuda, not cuda:1"):
-        Setting(None, device="cuda:1", cluster=Cluster("auto"))
+        Setting(None, how=Execution(device="cuda:1"), cluster=Cluster("auto"))
 
 
 def test_a_job_says_once_that_no_node_is_left_for_it():

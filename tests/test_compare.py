@@ -73,7 +73,7 @@ def test_a_network_of_your_own_is_a_row_and_nothing_is_trained_twice(store, tmp_
     monkeypatch.setitem(NETWORKS, "counts", Baseline(CountsConfig, f"{__name__}:Counts"))
     started, start = [], Run.start
     monkeypatch.setattr(Run, "start", lambda *given: (started.append(given[2].name), start(*given))[1])
-    monkeypatch.setattr("event2vec.studies.experiment.bytes_of_answer", lambda *_: 3 * 2**20)
+    monkeypatch.setattr("event2vec.studies.row_run.bytes_of_answer", lambda *_: 3 * 2**20)
     networks, out = ["event2vec", "counts"], tmp_path / "out"
     for _ in range(2):
         found = compare(store.folder, networks, recipe=BASE, epochs=1, out=out)
@@ -95,7 +95,7 @@ def test_a_network_of_your_own_is_a_row_and_nothing_is_trained_twice(store, tmp_
 
 
 def test_rows_share_data_and_augmentation_and_keep_their_own_sizes():
-    row = network_row("max_former", BASE, **{"training.minutes": 2.0})
+    row = network_row("max_former", BASE, {"training.minutes": 2.0})
     recipe = BASE.with_settings(row.settings)
     theirs = load_recipe("max_former")
     assert (recipe.data, recipe.augment, recipe.trainer) == (BASE.data, BASE.augment, BASE.trainer)
@@ -108,23 +108,23 @@ def test_rows_share_data_and_augmentation_and_keep_their_own_sizes():
 def test_a_network_without_a_recipe_learns_as_the_frame_cnn(monkeypatch):
     monkeypatch.setitem(NETWORKS, "counts", Baseline(CountsConfig, f"{__name__}:Counts"))
     base = load_recipe("folder")
-    recipe, usual = base.with_settings(network_row("counts", base).settings), load_recipe("frame_cnn")
+    recipe, usual = base.with_settings(network_row("counts", base, {}).settings), load_recipe("frame_cnn")
     assert (recipe.sampling, recipe.training) == (usual.sampling, usual.training)
     assert (recipe.model.network, recipe.augment.rotate) == ("counts", base.augment.rotate)
 
 
 def test_event_mae_is_pretrained_for_half_of_its_time(store, tmp_path, monkeypatch):
-    monkeypatch.setattr("event2vec.studies.experiment.bytes_of_answer", lambda *_: 3 * 2**20)
-    monkeypatch.setattr("event2vec.studies.experiment.measure_speed", lambda *_: SPEED)
+    monkeypatch.setattr("event2vec.studies.row_run.bytes_of_answer", lambda *_: 3 * 2**20)
+    monkeypatch.setattr("event2vec.studies.row_run.measure_speed", lambda *_: SPEED)
     found = compare(store.folder, ["event_mae"], recipe=BASE, epochs=3, out=tmp_path / "out")
     first, then = (Run.open(tmp_path / "out" / name) for name in ("pretrained/event_mae-0", "event_mae-0"))
     assert (first.facts.task, len(first.metrics), len(then.metrics)) == ("pretrain", 1, 2)
     assert first.recipe.objective.mask.share == 0.6
     assert (then.facts.init or "").endswith("pretrained/event_mae-0")
     assert (found.rows[0]["epochs"], found.protocol.count("pre-training")) == ("3", 1)
-    halved = network_row("event_mae", BASE, **{"training.minutes": 3.0})
+    halved = network_row("event_mae", BASE, {"training.minutes": 3.0})
     assert (halved.settings["training.minutes"], halved.pretrain["training.minutes"]) == (1.5, 1.5)
-    assert not network_row("event_mae", BASE, **{"training.minutes": 0.0, "training.epochs": 1}).pretrain
+    assert not network_row("event_mae", BASE, {"training.minutes": 0.0, "training.epochs": 1}).pretrain
 
 
 def test_data_without_a_test_part_is_refused_before_training(store, tmp_path):

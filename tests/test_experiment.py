@@ -12,11 +12,13 @@ from conftest import SMALL, assert_same, make_recording
 
 from event2vec import Event2VecError, EventStore, Recipe, build_model, cluster_events, load_model, load_recipe
 from event2vec.documents import EXPERIMENTS
+from event2vec.execution import Execution
 from event2vec.model.checkpoint import load_event2vec
 from event2vec.progress import Progress
-from event2vec.studies.experiment import Setting, evenly_spaced, run_experiment
+from event2vec.studies.experiment import run_experiment
 from event2vec.studies.experiment_file import choose_pretraining, load_experiment
 from event2vec.studies.results import RunResult
+from event2vec.studies.row_run import Setting, evenly_spaced
 from event2vec.studies.tables import Row, RowResult, table, write_table
 from event2vec.training.run import Run
 
@@ -65,7 +67,7 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
         def say(self, line):
             self.lines.append(line)
 
-    setting = Setting(str(store.folder), progress=Told())
+    setting = Setting(str(store.folder), how=Execution(progress=Told()))
     results = run_experiment(experiment, recipe, setting, tmp_path / "out", 2)
     assert started == ["shared-0", "shared-1", "not_shared-0", "not_shared-0", "not_shared-1"]
     assert len([line for line in Told.lines if ", seed " in line and "95 % interval" in line]) == 4
@@ -93,7 +95,7 @@ def test_runs_are_kept_resumed_and_never_repeated(tmp_path, monkeypatch):
         {"accuracies": "11"},
         {"accuracy": 2.0},
         {"seconds": True},
-        {"timed": {"timed_recordings": 2, "speed": {"forward ms": 1.0}}},
+        {"timed": {"timed_recordings": 2, "speed": {"forward": 1.0}}},
         {"timed": {"clustering_ms": 1}},
         {"parameters": None},
         {"recordings": 0},

@@ -130,7 +130,7 @@ def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> Measuremen
     case |= {"raw events": int(np.mean([len(events) for events in recordings]))}
     case |= {"tokens": f"{sampling.length} {sampling.method}", "parameters": count_parameters(model)}
     learn = training_step(model, load_recipe(recipe), compute)
-    return Measurement(case, measure_speed(model, recordings, learn, compute).facts())
+    return Measurement(case, measure_speed(model, recordings, learn, compute).columns())
 
 
 def _read(folder: Path) -> list[Events]:

@@ -30,7 +30,7 @@ from typing import Any
 from event2vec.benchmark import PARTS, run_benchmark
 from event2vec.cli.options import add_device_options, add_json_option
 from event2vec.cli.parser import existing
-from event2vec.cli.printing import print_table, say
+from event2vec.cli.printing import print_rows, say
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -111,8 +111,7 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
 def _print_rows(rows: list[dict[str, Any]]) -> None:
     """One table for each set of columns."""
     for columns in dict.fromkeys(tuple(row) for row in rows):
-        shown = [[_cell(value) for value in row.values()] for row in rows if tuple(row) == columns]
-        print_table(columns, shown, left=columns[:1])
+        print_rows([{name: _cell(value) for name, value in row.items()} for row in rows if tuple(row) == columns])
 
 
 def _cell(value: Any) -> str:

@@ -18,15 +18,14 @@ from event2vec.cli.options import (
     DATA,
     add_cluster_options,
     add_data_option,
-    add_device_options,
-    add_workers_option,
+    add_execution_options,
     check_cluster_options,
+    execution_options,
     read_cluster,
     read_numbers,
 )
 from event2vec.cli.parser import at_least, positive
-from event2vec.cli.printing import print_table, say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.printing import print_rows, print_table, say
 from event2vec.errors import Event2VecError
 
 
@@ -53,8 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--values", metavar="N,N,...", help="numbers of events or pixels in that figure")
     parser.add_argument("--out", metavar="FOLDER", help="where runs, tables and pictures go (default: in experiments/)")
-    add_device_options(parser)
-    add_workers_option(parser)
+    add_execution_options(parser)
     add_cluster_options(parser, "prepare the data, and train and test networks side by side")
 
 
@@ -74,18 +72,15 @@ def check(options: Namespace) -> None:
 
 def run(options: Namespace) -> None:
     from event2vec.studies.compare import compare, compare_sweep
-    from event2vec.studies.comparison_table import NOTE, PAPER_NOTE
+    from event2vec.studies.comparison_table import NOTE, PAPER_NOTE, measured_cells, paper_cells
 
     how = {
         "recipe": options.recipe,
         "minutes": options.minutes,
         "epochs": options.epochs,
         "out": options.out,
-        "workers": options.workers,
-        "device": options.device,
-        "precision": options.precision,
         "cluster": read_cluster(options),
-        "progress": ShownProgress(),
+        **execution_options(options),
     }
     if options.figure:
         values = read_numbers(options.values, "values", 1) if options.values else None
@@ -95,15 +90,16 @@ def run(options: Namespace) -> None:
         return
     networks = [name.strip() for name in options.networks.split(",")] if options.networks else None
     found = compare(options.data, networks, seeds=options.seeds, **how)
-    if not found.rows:  # the first process of those that train together has them
+    if not found.results:  # the first process of those that train together has them
         return
-    heads = [head for head in found.rows[0] if not head.startswith("paper") and head != "method"]
-    print_table(heads, [[row[head] for head in heads] for row in found.rows], left=("network",))
+    print_rows([{"network": each.row.name} | measured_cells(each) for each in found.results])
     print(found.protocol)
     print(NOTE)
-    heads = ["network", "accuracy (%)", "parameters", *(head for head in found.rows[0] if head.startswith("paper"))]
-    print_table(
-        heads, [[row[head] for head in heads] for row in found.rows], left=("network",), title="Beside the paper"
-    )
+    beside = [
+        {"network": each.row.name, "accuracy (%)": f"{100 * each.accuracy:.2f}", "parameters": f"{each.parameters:,}"}
+        | paper_cells(each)
+        for each in found.results
+    ]
+    print_rows(beside, title="Beside the paper")
     print(PAPER_NOTE)
     say(f"Tables and pictures are in {found.folder}: table.html, table.csv, table.md, table.json, accuracy_*.png")

@@ -18,19 +18,18 @@ from event2vec.cli.options import (
     RUN,
     add_cluster_options,
     add_data_option,
-    add_device_options,
+    add_execution_options,
     add_json_option,
     add_repeats_option,
     add_vote_option,
-    add_workers_option,
     check_cluster_options,
+    execution_options,
     read_cluster,
     read_numbers,
     read_seconds,
 )
 from event2vec.cli.parser import existing_run
 from event2vec.cli.printing import print_evaluation, print_table, say, warn_of_far
-from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError
 
 if TYPE_CHECKING:
@@ -55,8 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--windows", metavar="S,S,...", help="accuracy using only the first S seconds of each recording"
     )
-    add_device_options(parser)
-    add_workers_option(parser)
+    add_execution_options(parser)
     add_cluster_options(parser, "evaluate several runs side by side")
     add_json_option(parser)
 
@@ -113,8 +111,7 @@ def _evaluate_several(options: Namespace) -> None:
 
 
 def _common(options: Namespace) -> dict[str, Any]:
-    names = ("data", "split", "workers", "device", "precision")
-    return {name: getattr(options, name) for name in names} | {"progress": ShownProgress()}
+    return {"data": options.data, "split": options.split, **execution_options(options)}
 
 
 def _sweep(run: "Run", kind: "Kind", options: Namespace) -> None:

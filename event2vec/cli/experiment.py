@@ -15,14 +15,13 @@ from event2vec.cli.options import (
     RUN,
     add_cluster_options,
     add_data_option,
-    add_device_options,
-    add_workers_option,
+    add_execution_options,
     check_cluster_options,
+    execution_options,
     read_cluster,
 )
 from event2vec.cli.parser import at_least, existing_run
-from event2vec.cli.printing import print_table, say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.printing import print_rows, say
 from event2vec.data.datasets import check_source
 from event2vec.documents import EXPERIMENTS, read_yaml
 from event2vec.errors import Event2VecError
@@ -45,8 +44,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--epochs", type=at_least(1), metavar="N", help="epochs instead of the recipe's, in pre-training too"
     )
-    add_device_options(parser)
-    add_workers_option(parser)
+    add_execution_options(parser)
     add_cluster_options(parser, "prepare the data, and train and evaluate rows and seeds side by side")
 
 
@@ -75,16 +73,12 @@ def run(options: Namespace) -> None:
         init=options.init,
         pretrain=options.pretrain,
         out=options.out,
-        workers=options.workers,
-        device=options.device,
-        precision=options.precision,
         cluster=read_cluster(options),
-        progress=ShownProgress(),
+        **execution_options(options),
     )
     if not found.rows:  # the first process of those that train together has them
         return
-    heads = list(found.rows[0])
-    print_table(heads, [list(row.values()) for row in found.rows], left=heads[:1], title=found.title)
+    print_rows(found.rows, title=found.title)
     print(NOTE)
     written = (found.folder / f"table.{kind}" for kind in ("csv", "md", "json"))
     say("The table is in {}, {} and {}".format(*written))

@@ -7,10 +7,9 @@ written as PNG and SVG to RUN/figures.
 import json
 from argparse import ArgumentParser, Namespace
 
-from event2vec.cli.options import RUN, add_data_option, add_device_options, add_json_option, add_workers_option
+from event2vec.cli.options import RUN, add_data_option, add_execution_options, add_json_option, execution_options
 from event2vec.cli.parser import at_least, existing_run
 from event2vec.cli.printing import say
-from event2vec.cli.progress import ShownProgress
 from event2vec.names import printable
 
 
@@ -27,8 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--recordings", type=at_least(0), default=3, metavar="N", help="number of recordings whose attention is drawn"
     )
-    add_device_options(parser)
-    add_workers_option(parser)
+    add_execution_options(parser)
     add_json_option(parser)
 
 
@@ -40,10 +38,7 @@ def run(options: Namespace) -> int:
         options.out,
         recordings=options.recordings,
         data=options.data,
-        workers=options.workers,
-        device=options.device,
-        precision=options.precision,
-        progress=ShownProgress(),
+        **execution_options(options),
     )
     similarity = gallery.neighbour_similarity
     if options.json:

@@ -7,9 +7,11 @@ from typing import Any, get_args
 
 from event2vec.choices import Precision, TimeUnit
 from event2vec.cli.parser import at_least, existing, existing_run, positive, share
+from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import EXPECTED, Cluster
 from event2vec.data.windows import MIN_EVENTS, Windows
 from event2vec.errors import Event2VecError, FileError
+from event2vec.execution import ExecutionOptions
 from event2vec.names import shorten, shown
 from event2vec.sensor import Sensor
 
@@ -131,6 +133,22 @@ def add_device_options(parser: ArgumentParser) -> None:
         choices=get_args(Precision),
         help="number type (default: on CUDA that of the training, elsewhere 32-true)",
     )
+
+
+def add_execution_options(parser: ArgumentParser) -> None:
+    """How a verb carries out its work."""
+    add_device_options(parser)
+    add_workers_option(parser)
+
+
+def execution_options(options: Namespace) -> ExecutionOptions:
+    """The arguments of the library for the options of `add_execution_options`."""
+    return {
+        "workers": options.workers,
+        "device": options.device,
+        "precision": options.precision,
+        "progress": ShownProgress(),
+    }
 
 
 def add_json_option(parser: ArgumentParser) -> None:

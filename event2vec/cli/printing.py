@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from event2vec.machine.ranks import is_first_rank
@@ -55,6 +55,12 @@ def print_table(
     if title:
         console.print(Text(printable(title), "italic"))  # not the table's own, which would be folded at its edge
     console.print(table)
+
+
+def print_rows(rows: Sequence[Mapping[str, str]], title: str | None = None) -> None:
+    """A table of rows that have the same columns; the first is a name."""
+    heads = list(rows[0])
+    print_table(heads, [list(row.values()) for row in rows], left=heads[:1], title=title)
 
 
 def print_evaluation(evaluation: "Evaluation") -> None:

@@ -15,16 +15,15 @@ from event2vec.cli.options import (
     DATA,
     RUN,
     add_data_option,
-    add_device_options,
+    add_execution_options,
     add_json_option,
     add_repeats_option,
     add_run_argument,
-    add_workers_option,
+    execution_options,
     read_numbers,
 )
 from event2vec.cli.parser import at_least
 from event2vec.cli.printing import say
-from event2vec.cli.progress import ShownProgress
 from event2vec.data.datasets import DATASETS
 from event2vec.data.sampling import Sampling
 from event2vec.names import counted
@@ -54,8 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="events of each recording: sampling.length of a recipe",
     )
     add_repeats_option(parser)
-    add_device_options(parser)
-    add_workers_option(parser)
+    add_execution_options(parser)
     add_json_option(parser)
 
 
@@ -74,10 +72,7 @@ def run(options: Namespace) -> None:
         read_numbers(options.layers, "layers", least=0) if options.layers else None,
         sampling=sampling,
         repeats=options.repeats,
-        workers=options.workers,
-        device=options.device,
-        precision=options.precision,
-        progress=ShownProgress(),
+        **execution_options(options),
     )
     if options.json:
         print(json.dumps([row.facts() for row in rows], indent=2))

@@ -11,15 +11,14 @@ from pathlib import Path
 
 from event2vec.cli.options import (
     add_data_option,
-    add_device_options,
+    add_execution_options,
     add_repeats_option,
     add_run_argument,
-    add_workers_option,
     check_free,
+    execution_options,
 )
 from event2vec.cli.parser import file_to_write
 from event2vec.cli.printing import say
-from event2vec.cli.progress import ShownProgress
 from event2vec.hub import is_on_hub
 from event2vec.names import counted
 from event2vec.training.layout import Layout
@@ -33,8 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace FILE if it exists")
     add_data_option(parser, "where its recordings are now, if they were moved")
     add_repeats_option(parser)
-    add_device_options(parser)
-    add_workers_option(parser)
+    add_execution_options(parser)
 
 
 def check(options: Namespace) -> None:
@@ -52,10 +50,7 @@ def run(options: Namespace) -> int:
         options.out,
         repeats=options.repeats,
         data=options.data,
-        workers=options.workers,
-        device=options.device,
-        precision=options.precision,
-        progress=ShownProgress(),
+        **execution_options(options),
     )
     found = made.evaluation
     accuracy = f"{100 * found.accuracy:.1f} % of {counted(found.recordings, 'recording')}" if found else ""

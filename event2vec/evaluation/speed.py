@@ -71,8 +71,8 @@ class Speed:
     training: Throughput
     gpu_memory: float | None = None  # None on a CPU
 
-    def facts(self) -> dict[str, float | int]:
-        """One number under each name, for JSON and for people."""
+    def columns(self) -> dict[str, float | int]:
+        """One number under each heading, for tables."""
         found = dict[str, float | int]()
         for name, taken in (("preparing", self.preparing), ("forward", self.forward), ("total", self.total)):
             found |= {f"{name} ms": taken.mean, f"{name} ms ±": taken.deviation}
@@ -83,23 +83,27 @@ class Speed:
             found[f"{name} recordings/s ±"] = work.rate.deviation
         return found
 
+    def facts(self) -> dict[str, Any]:
+        """For JSON, by the names of the fields."""
+        return asdict(self)
+
     @classmethod
-    def from_facts(cls, facts: Mapping[str, float | int]) -> "Speed":
+    def from_facts(cls, facts: Mapping[str, Any]) -> "Speed":
         """What `facts` gave; LookupError, TypeError or ValueError where it is something else."""
 
-        def figure(name: str) -> Figure:
-            return Figure(float(facts[name]), float(facts[f"{name} ±"]))
+        def figure(found: Mapping[str, Any]) -> Figure:
+            return Figure(float(found["mean"]), float(found["deviation"]))
 
-        def throughput(name: str) -> Throughput:
-            return Throughput(int(facts[f"{name} batch"]), figure(f"{name} recordings/s"))
+        def throughput(found: Mapping[str, Any]) -> Throughput:
+            return Throughput(int(found["batch"]), figure(found["rate"]))
 
-        memory = facts.get("GPU memory MB")
+        memory = facts["gpu_memory"]
         return cls(
-            figure("preparing ms"),
-            figure("forward ms"),
-            figure("total ms"),
-            throughput("inference"),
-            throughput("training"),
+            figure(facts["preparing"]),
+            figure(facts["forward"]),
+            figure(facts["total"]),
+            throughput(facts["inference"]),
+            throughput(facts["training"]),
             None if memory is None else float(memory),
         )
 

@@ -8,21 +8,22 @@ is resumed: a comparison is an experiment whose rows are networks.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from event2vec.baselines import NETWORKS
 from event2vec.cluster import Cluster
 from event2vec.data.addresses import local_place
 from event2vec.documents import RECIPES
 from event2vec.errors import Event2VecError
-from event2vec.evaluation.figures.comparison import draw_sweeps
+from event2vec.evaluation.figures.comparison import Line, draw_sweeps
 from event2vec.evaluation.sweeps import Point
+from event2vec.execution import Execution, ExecutionOptions
 from event2vec.names import counted, nearest, shown
-from event2vec.progress import SILENT, Progress
 from event2vec.settings import plain_settings
 from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, write_comparison
-from event2vec.studies.experiment import Setting, row_folder, run_experiment
+from event2vec.studies.experiment import row_folder, run_experiment
 from event2vec.studies.experiment_file import Experiment
+from event2vec.studies.row_run import Setting
 from event2vec.studies.tables import Row, RowResult
 from event2vec.training.metrics import write_rows
 from event2vec.training.recipe import Recipe, by_full_name, load_recipe
@@ -39,13 +40,41 @@ FIGURES: dict[Sweep, str] = {
 
 
 @dataclass(frozen=True)
+class Span:
+    """How long each network is trained: for this many epochs, else for as many as fit into the minutes."""
+
+    minutes: float
+    epochs: int | None = None
+
+    @classmethod
+    def of(cls, minutes: int | float | None, epochs: int | None) -> "Span":
+        if minutes is not None and epochs is not None:
+            raise Event2VecError("minutes and epochs exclude each other; omit one of them")
+        if epochs is not None:
+            return cls(0.0, epochs)
+        return cls(MINUTES if minutes is None else float(minutes))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        epochs = {} if self.epochs is None else {"training.epochs": self.epochs}
+        return epochs | {"training.minutes": self.minutes}
+
+    def __str__(self) -> str:
+        return f"{self.minutes:g} minutes" if self.epochs is None else counted(self.epochs, "epoch")
+
+
+@dataclass(frozen=True)
 class Comparison:
     """What each network came to, and where the tables and pictures are."""
 
     results: list[RowResult]
-    rows: list[dict[str, str]]
     protocol: str  # how they were trained and where
     folder: Path
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """As they are shown: what was measured, and the paper's figures."""
+        return [comparison_row(result) for result in self.results]
 
 
 def compare(
@@ -57,11 +86,8 @@ def compare(
     epochs: int | None = None,
     seeds: int = 1,
     out: str | Path | None = None,
-    workers: int = 1,
-    device: str | None = None,
-    precision: str | None = None,
     cluster: str | Cluster | None = None,
-    progress: Progress = SILENT,
+    **how: Unpack[ExecutionOptions],
 ) -> Comparison:
     """Train each network for the same minutes, or epochs, and judge it on the test recordings.
 
@@ -70,21 +96,21 @@ def compare(
     `networks` are `event2vec` and those of `event2vec.baselines.NETWORKS`, or recipes, such as `max_former_published`
     or a file; without them, all networks in their small size. `recipe` is that of `event2vec`, from which all rows have
     data set, augmentation and label smoothing. Event MAE is pre-trained without labels for the first half of its time.
-    A Ray `cluster` trains rows side by side; times are then measured beside other work.
+    A Ray `cluster` trains rows side by side; times are then measured beside other work. `how` is `workers`, `device`,
+    `precision` and `progress`.
     """
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     names = [OURS, *NETWORKS] if networks is None else list(networks)
-    span = _span(minutes, epochs)
-    rows = tuple(network_row(name, base, **span) for name in names)
-    setting = _setting(data, cluster, workers=workers, device=device, precision=precision, progress=progress)
+    span = Span.of(minutes, epochs)
+    rows = tuple(network_row(name, base, span.settings) for name in names)
+    setting = Setting(data, how=Execution(**how), cluster=Cluster.of(cluster))
     folder = local_place(out) if out else _folder("compare", base, data)
     results = run_experiment(Experiment("", rows, speed=True, timed=TIMED, repeats=DRAWS), base, setting, folder, seeds)
-    table = [comparison_row(result) for result in results]
     protocol = ""
     if results:  # those of the first process, where several train together
         protocol = _protocol(results, span, seeds, data or base.data.dataset, folder)
-        write_comparison(results, table, protocol, folder)
-    return Comparison(results, table, protocol, folder)
+        write_comparison(results, protocol, folder)
+    return Comparison(results, protocol, folder)
 
 
 def compare_sweep(
@@ -97,11 +123,8 @@ def compare_sweep(
     epochs: int | None = None,
     out: str | Path | None = None,
     repeats: int = 3,
-    workers: int = 1,
-    device: str | None = None,
-    precision: str | None = None,
     cluster: str | Cluster | None = None,
-    progress: Progress = SILENT,
+    **how: Unpack[ExecutionOptions],
 ) -> dict[str, list[Point]]:
     """Accuracy against the number of events (Figure 3) or the resolution (Figure 4), of each network.
 
@@ -109,33 +132,34 @@ def compare_sweep(
 
     For Figure 3, a voxel grid with each sampling strategy and event2vec on random events, and again on what its recipe
     reads; each is trained for every number of events that it is tested with. For Figure 4, Max-Former, whose
-    frames are scaled down and up again, and event2vec, each trained once.
+    frames are scaled down and up again, and event2vec, each trained once. All else is as in `compare`.
     """
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
-    span = _span(minutes, epochs)
+    span = Span.of(minutes, epochs)
     if kind == "events":
         curves = _curves_over_events(base, sorted(set(values or _counts(base))), span)
     else:
         curves = _curves_over_pixels(base, sorted(set(values or ())), span)
-    rows = tuple(row for curve in curves.values() for row, _ in curve)
-    setting = _setting(data, cluster, workers=workers, device=device, precision=precision, progress=progress)
+    rows = tuple(row for curve in curves for row, _ in curve.trained)
+    setting = Setting(data, how=Execution(**how), cluster=Cluster.of(cluster))
     folder = local_place(out) if out else _folder(f"compare-{kind}", base, data)
     run_experiment(Experiment("", rows), base, setting, folder, seeds=1)
     found = dict[str, list[Point]]()
-    for name, curve in curves.items():
-        found[name] = []
-        for row, at in curve:
+    for curve in curves:
+        found[curve.name] = []
+        for row, at in curve.trained:
             run = Run.open(row_folder(folder, row, 0))
-            found[name] += run.sweep(kind, at or _sides(run.recipe), repeats=repeats, **setting.how)
-    draw_sweeps(found, kind, folder / f"{kind}.png", FIGURES[kind])
+            found[curve.name] += run.sweep(kind, at or _sides(run.recipe), repeats=repeats, **how)
+    lines = [Line(curve.name, found[curve.name], curve.network == OURS) for curve in curves]
+    draw_sweeps(lines, kind, folder / f"{kind}.png", FIGURES[kind])
     write_rows(folder / f"{kind}.csv", [{"network": name} | each.facts(kind) for name in found for each in found[name]])
     return found
 
 
-def network_row(name: str, base: Recipe, **settings: Any) -> Row:
-    """A row of a comparison: what differs from the recipe of event2vec, and the paper's figures."""
+def network_row(name: str, base: Recipe, settings: dict[str, Any]) -> Row:
+    """A row of a comparison: what differs from the recipe of event2vec, with `settings` for all."""
     if name == OURS:
-        return Row(name, dict(settings), {})
+        return Row(name, settings, {})
     changes = _own_settings(name)
     first = f"{changes['model.network']}_pretrain"
     if first in RECIPES.names():
@@ -180,26 +204,32 @@ def _differences(recipe: Recipe) -> dict[str, Any]:
     return dict(by_full_name(own))
 
 
-Curve = list[tuple[Row, Sequence[int]]]  # trainings, and the values that each is tested with; none: those that fit
+@dataclass(frozen=True)
+class Curve:
+    """A network in Figure 3 or 4."""
+
+    name: str
+    network: str
+    trained: list[tuple[Row, Sequence[int]]]  # with the values that each is tested with; none: those that fit
 
 
-def _curves_over_events(base: Recipe, counts: Sequence[int], span: dict[str, Any]) -> dict[str, Curve]:
+def _curves_over_events(base: Recipe, counts: Sequence[int], span: Span) -> list[Curve]:
     """As published, each network is trained with as many events as it is tested with."""
-    kinds = {f"voxel grid {strategy}": ("voxel_grid", strategy) for strategy in STRATEGIES}
-    kinds |= {f"{OURS} {method}": (OURS, method) for method in dict.fromkeys(("random", base.sampling.method))}
-    curves = dict[str, Curve]()
-    for name, (network, method) in kinds.items():
-        curves[name] = []
+    kinds = [(f"voxel grid {strategy}", "voxel_grid", strategy) for strategy in STRATEGIES]
+    kinds += [(f"{OURS} {method}", OURS, method) for method in dict.fromkeys(("random", base.sampling.method))]
+    curves = []
+    for name, network, method in kinds:
+        rows = []
         for count in counts:
             sampling = {"sampling.method": method, "sampling.length": count}
             sampling |= {} if method == base.sampling.method else {"sampling.clusterings": 1}
-            row = network_row(network, base, **sampling, **span)
-            curves[name].append((replace(row, name=f"{name} {count}"), [count]))
+            rows.append(replace(network_row(network, base, sampling | span.settings), name=f"{name} {count}"))
+        curves.append(Curve(name, network, [(row, [count]) for row, count in zip(rows, counts, strict=True)]))
     return curves
 
 
-def _curves_over_pixels(base: Recipe, sides: Sequence[int], span: dict[str, Any]) -> dict[str, Curve]:
-    return {name: [(network_row(name, base, **span), sides)] for name in (OURS, "max_former")}
+def _curves_over_pixels(base: Recipe, sides: Sequence[int], span: Span) -> list[Curve]:
+    return [Curve(name, name, [(network_row(name, base, span.settings), sides)]) for name in (OURS, "max_former")]
 
 
 def _counts(recipe: Recipe) -> list[int]:
@@ -215,29 +245,14 @@ def _sides(recipe: Recipe) -> list[int]:
     return sides
 
 
-def _span(minutes: int | float | None, epochs: int | None) -> dict[str, Any]:
-    """How long all rows are trained."""
-    if minutes is not None and epochs is not None:
-        raise Event2VecError("minutes and epochs exclude each other; omit one of them")
-    if epochs is not None:
-        return {"training.epochs": epochs, "training.minutes": 0.0}
-    return {"training.minutes": MINUTES if minutes is None else float(minutes)}
-
-
-def _protocol(results: Sequence[RowResult], span: dict[str, Any], seeds: int, data: str | Path, folder: Path) -> str:
+def _protocol(results: Sequence[RowResult], span: Span, seeds: int, data: str | Path, folder: Path) -> str:
     """How rows were trained, on what and where: by the first run, since others are alike."""
-    minutes = span["training.minutes"]
-    long = f"{minutes:g} minutes" if minutes else counted(span["training.epochs"], "epoch")
     here = Run.open(row_folder(folder, results[0].row, 0)).facts.environment
     machine = f"{counted(int(here['threads']), 'thread')} of {here.get('processor', here['machine'])}"
     first = [result.row.name for result in results if result.row.pretrain]
     half = f" {' and '.join(first)}: the first half of it is pre-training without labels." if first else ""
     on = shown(Path(data).resolve().name)
-    return f"Trained for {long} each, {counted(seeds, 'seed')}, on {on}, with {machine}.{half}"
-
-
-def _setting(data: str | Path | None, cluster: str | Cluster | None, **how: Any) -> Setting:
-    return Setting(data=data, cluster=Cluster.of(cluster), **how)
+    return f"Trained for {span} each, {counted(seeds, 'seed')}, on {on}, with {machine}.{half}"
 
 
 def _folder(what: str, base: Recipe, data: str | Path | None) -> Path:

@@ -38,12 +38,15 @@ def _published(result: RowResult) -> Published:
 
 
 def comparison_row(result: RowResult) -> dict[str, str]:
-    """The columns of Tables 1 and 2, ours first."""
-    paper, (timed, speed) = _published(result), _measured(result)
+    """The columns of Tables 1 and 2: what was measured here, then the paper's figures."""
+    name, method = {"network": result.row.name}, {"method": _published(result).method}
+    return name | method | measured_cells(result) | paper_cells(result)
+
+
+def measured_cells(result: RowResult) -> dict[str, str]:
+    timed, speed = _measured(result)
     memory = timed.memory if speed.gpu_memory is None else speed.gpu_memory
     return {
-        "network": result.row.name,
-        "method": paper.method,
         "accuracy (%)": f"{100 * result.accuracy:.2f}",
         "95 % interval": result.interval.percent(),
         "± over seeds": spread_text(result.std_over_seeds),
@@ -57,6 +60,12 @@ def comparison_row(result: RowResult) -> dict[str, str]:
         "forward (ms)": figure_text(speed.forward, 2),
         "total (ms)": figure_text(speed.total, 2),
         "memory (MB)": "-" if memory is None else f"{memory:,.0f}",
+    }
+
+
+def paper_cells(result: RowResult) -> dict[str, str]:
+    paper = _published(result)
+    return {
         "paper: data set": paper.dataset,
         "paper: accuracy (%)": paper.accuracy,
         "paper: size": paper.size,
@@ -79,8 +88,9 @@ def _epochs_text(epochs: Sequence[int]) -> str:
     return " and ".join(map(str, dict.fromkeys(epochs)))
 
 
-def write_comparison(results: Sequence[RowResult], rows: list[dict[str, str]], protocol: str, folder: Path) -> None:
+def write_comparison(results: Sequence[RowResult], protocol: str, folder: Path) -> None:
     """The table as CSV, Markdown, JSON and a page, and the pictures; `protocol` says how rows were trained."""
+    rows = [comparison_row(result) for result in results]
     title = f"{len(rows)} networks on {results[0].recordings:,} test recordings"
     write_rows(folder / "table.csv", rows)
     facts = {"title": title, "protocol": protocol, "rows": [each.facts() for each in results]}
@@ -88,7 +98,7 @@ def write_comparison(results: Sequence[RowResult], rows: list[dict[str, str]], p
     notes = (protocol, NOTE, PAPER_NOTE)
     for suffix, text in (
         (".md", "\n\n".join([f"# {title}", "\n".join(markdown(rows)), *notes]) + "\n"),
-        (".html", _page(title, rows, notes, _pictures(results, folder))),
+        (".html", _page(title, results, notes, _pictures(results, folder))),
     ):
         with whole_file(folder / f"table{suffix}") as temporary:
             temporary.write_text(text, "utf-8")
@@ -112,14 +122,15 @@ def _pictures(results: Sequence[RowResult], folder: Path) -> list[Path]:
     return paths
 
 
-def _page(title: str, rows: list[dict[str, str]], notes: Sequence[str], pictures: Sequence[Path]) -> str:
+def _page(title: str, results: Sequence[RowResult], notes: Sequence[str], pictures: Sequence[Path]) -> str:
     """One file that loads nothing else."""
-    heads = "".join(f"<th>{html.escape(head)}</th>" for head in rows[0])
-    best = max(float(row["accuracy (%)"]) for row in rows)
+    heads = "".join(f"<th>{html.escape(head)}</th>" for head in comparison_row(results[0]))
+    best = max(result.accuracy for result in results)
     lines = []
-    for row in rows:
-        kind = " class=best" if float(row["accuracy (%)"]) == best else ""
-        lines.append(f"<tr{kind}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row.values()) + "</tr>")
+    for result in results:
+        kind = " class=best" if result.accuracy == best else ""
+        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in comparison_row(result).values())
+        lines.append(f"<tr{kind}>{cells}</tr>")
     images = "".join(
         f"<img alt='{path.stem.replace('_', ' against ')}' src='data:image/svg+xml;base64,"
         f"{base64.b64encode(path.with_suffix('.svg').read_bytes()).decode('ascii')}'>"

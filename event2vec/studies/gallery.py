@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 from event2vec.data.batches import Recordings
 from event2vec.errors import Event2VecError
@@ -10,10 +11,10 @@ from event2vec.evaluation.evaluate import SEED
 from event2vec.evaluation.figures.attention_maps import draw_attention
 from event2vec.evaluation.figures.embedding_maps import draw_embedding_maps
 from event2vec.evaluation.figures.samples import draw_samples
+from event2vec.execution import Execution, ExecutionOptions
 from event2vec.model.checkpoint import load_event2vec
 from event2vec.model.classifier import Classifier
 from event2vec.names import printable
-from event2vec.progress import SILENT, Progress
 from event2vec.training.run import Run
 
 
@@ -32,18 +33,16 @@ def draw_gallery(
     *,
     recordings: int = 3,
     data: str | Path | None = None,
-    workers: int = 1,
-    device: str | None = None,
-    precision: str | None = None,
-    progress: Progress = SILENT,
+    **how: Unpack[ExecutionOptions],
 ) -> Gallery:
     """Draw the embeddings of all runs below each other, and every figure of the first run.
 
         draw_gallery(["runs/digits"]).folder
 
     `recordings` is the number of recordings whose attention is drawn. Figures that need recordings are skipped if
-    these cannot be opened.
+    these cannot be opened. `how` is `workers`, `device`, `precision` and `progress`.
     """
+    given = Execution(**how)
     opened = [Run.open(run) for run in runs]
     first = opened[0]
     folder = Path(folder) if folder else first.figures
@@ -51,13 +50,11 @@ def draw_gallery(
     similarity = draw_embedding_maps(dict(zip(_names(opened), networks, strict=True)), folder / "embedding.png")
     problem = None
     try:
-        draw_samples(first.raw_store(data, workers, progress, "test").split("test"), folder / "samples.png")
+        draw_samples(first.raw_store(data, given.workers, given.progress, "test").split("test"), folder / "samples.png")
         if isinstance(networks[0], Classifier):
-            found = first.evaluate(
-                data, workers=workers, device=device, precision=precision, progress=progress, keep=False
-            )
+            found = first.evaluate(data, keep=False, **how)
             first.draw_confusion(found, folder / "confusion.png")
-            _draw_recordings(first, networks[0], folder, recordings, data, workers)
+            _draw_recordings(first, networks[0], folder, recordings, data, given.workers)
         if first.metrics_file.is_file():
             first.draw_curves(folder / "curves.png")
     except Event2VecError as error:

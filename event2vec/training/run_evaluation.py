@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from event2vec.data.addresses import whole_name
 from event2vec.data.cache import open_whole_folder
@@ -17,9 +18,9 @@ from event2vec.evaluation.figures.confusion import draw_confusion
 from event2vec.evaluation.figures.curves import draw_sweep
 from event2vec.evaluation.figures.reliability import draw_reliability
 from event2vec.evaluation.sweeps import Kind, Point, sweep
+from event2vec.execution import Execution, ExecutionOptions
 from event2vec.model.classifier import Classifier
 from event2vec.names import printable
-from event2vec.progress import SILENT, Progress
 from event2vec.training.config import DataConfig
 from event2vec.training.metrics import write_rows
 from event2vec.training.run_folder import RunFolder
@@ -35,37 +36,31 @@ class EvaluatedRun(RunFolder):
         repeats: int = 10,
         vote: int = 1,
         *,
-        workers: int = 1,
-        device: str | None = None,
-        precision: str | None = None,
-        progress: Progress = SILENT,
         keep: bool = True,
+        **how: Unpack[ExecutionOptions],
     ) -> Evaluation:
         """Evaluate the network on the run's recordings or on others; results and a figure are saved in the run.
 
             Run.open("runs/digits").evaluate(split="validation").per_class
 
-        Without `split`, on the test part; of other data that is not divided, on all recordings.
+        Without `split`, on the test part; of other data that is not divided, on all recordings. `how` is `workers`,
+        `device`, `precision` and `progress`.
         """
-        compute = self.compute(device, precision)
+        given = Execution(**how)
+        compute = self.compute(given.device, given.precision)
         model = self.model().to(compute.device)
-        store = self._tested(data, split, model, model.sampling, workers, progress)
+        store = self._tested(data, split, model, model.sampling, given)
         with compute.autocast():
-            found = evaluate(model, store, repeats, vote, progress=progress)
+            found = evaluate(model, store, repeats, vote, progress=given.progress)
         if keep:
             self.keep_evaluation(found, split or "test", data)
         return found
 
     def _tested(
-        self,
-        data: str | Path | None,
-        split: str | None,
-        model: Classifier,
-        sampling: Sampling,
-        workers: int,
-        progress: Progress,
+        self, data: str | Path | None, split: str | None, model: Classifier, sampling: Sampling, how: Execution
     ) -> EventStore:
         """The recordings that an evaluation is on."""
+        workers, progress = how.workers, how.progress
         if data is None or split == "validation" or self._is_own(data):
             return self.store(data, sampling=sampling, workers=workers, progress=progress).split(split or "test")
         if split is None and not holds_store(data) and self._is_whole(Path(data)):
@@ -109,24 +104,21 @@ class EvaluatedRun(RunFolder):
         split: str | None = None,
         repeats: int = 10,
         vote: int = 1,
-        *,
-        workers: int = 1,
-        device: str | None = None,
-        precision: str | None = None,
-        progress: Progress = SILENT,
+        **how: Unpack[ExecutionOptions],
     ) -> list[Point]:
         """Accuracy against the number of events, the resolution or the seconds from the onset ("windows").
 
-        Saved in the run as CSV and as a curve.
+        Saved in the run as CSV and as a curve. `how` is as in `evaluate`.
         """
-        compute = self.compute(device, precision)
+        given = Execution(**how)
+        compute = self.compute(given.device, given.precision)
         model = self.model().to(compute.device)
         if data is None:
-            store = self.raw_store(None, workers, progress, split or "test").split(split or "test")
+            store = self.raw_store(None, given.workers, given.progress, split or "test").split(split or "test")
         else:
-            store = self._tested(data, split, model, Sampling(), workers, progress)
+            store = self._tested(data, split, model, Sampling(), given)
         with compute.autocast():
-            points = sweep(kind, model, store, values, repeats, vote, progress)
+            points = sweep(kind, model, store, values, repeats, vote, given.progress)
         if self.is_started:
             path = self.sweep_file(kind, split or "test", data)
             write_rows(path, [point.facts(kind) for point in points])

@@ -1,6 +1,6 @@
 """Networks beside each other: accuracy against size, time or latency, and sweeps of several networks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,18 +56,27 @@ def draw_comparison(dots: Sequence[Dot], axis_title: str, path: Path) -> None:
     save_figure(figure, path)
 
 
-def draw_sweeps(found: Mapping[str, Sequence[Point]], kind: Kind, path: Path, title: str) -> None:
+@dataclass(frozen=True)
+class Line:
+    """A network in a picture of sweeps."""
+
+    name: str
+    points: Sequence[Point]
+    ours: bool = False
+
+
+def draw_sweeps(lines: Sequence[Line], kind: Kind, path: Path, title: str) -> None:
     """The curves of several networks in one picture."""
     from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
     plt = pyplot()
     figure, axis = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
-    for number, (name, points) in enumerate(found.items()):
-        values, shares = [point.value for point in points], [100 * point.found.accuracy for point in points]
-        colour = OURS if name.startswith("event2vec") else GREYS[number % len(GREYS)]
-        axis.plot(values, shares, color=colour, marker=MARKERS[number % len(MARKERS)], label=printable(name))
+    for number, line in enumerate(lines):
+        values, shares = [point.value for point in line.points], [100 * point.found.accuracy for point in line.points]
+        colour = OURS if line.ours else GREYS[number % len(GREYS)]
+        axis.plot(values, shares, color=colour, marker=MARKERS[number % len(MARKERS)], label=printable(line.name))
     axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_locator(FixedLocator(sorted({point.value for points in found.values() for point in points})))
+    axis.xaxis.set_major_locator(FixedLocator(sorted({point.value for line in lines for point in line.points})))
     axis.xaxis.set_minor_locator(NullLocator())
     axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.set(xlabel=AXES[kind], ylabel="accuracy (%)", title=title)

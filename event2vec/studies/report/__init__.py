@@ -9,14 +9,15 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.evaluation.evaluate import Evaluation
+from event2vec.execution import Execution, ExecutionOptions
 from event2vec.machine.atomic import whole_file
 from event2vec.model.classifier import count_parameters
 from event2vec.names import excerpt
 from event2vec.player.page import read_part, start_player
-from event2vec.progress import SILENT, Progress
 from event2vec.studies.report.sections import PAGE, SECTIONS
 from event2vec.studies.report.study import Study
 from event2vec.training.run import Run
@@ -37,27 +38,25 @@ def report(
     *,
     repeats: int = 10,
     data: str | Path | None = None,
-    workers: int = 1,
-    device: str | None = None,
-    precision: str | None = None,
-    progress: Progress = SILENT,
+    **how: Unpack[ExecutionOptions],
 ) -> Report:
     """Evaluate a run in every way, draw it, and write the page. A failed section says so; the others are still made.
 
         report("runs/digits").page
 
-    `data` says where the recordings are now, if they were moved.
+    `data` says where the recordings are now, if they were moved. `how` is `workers`, `device`, `precision` and
+    `progress`.
     """
-    run = Run.open(run)
+    run, given = Run.open(run), Execution(**how)
     run.facts  # noqa: B018  # a folder with only a network is refused
     path = Path(path) if path else run.page
     if path.is_dir():
         raise FileError(path, "is a folder, expected the name of a file for the page")
-    compute = run.compute(device, precision)
+    compute = run.compute(given.device, given.precision)
     model = run.model().to(compute.device)
-    whole = run.store(data, workers=workers, progress=progress)
-    raw = run.raw_store(data, workers, progress, "test").split("test")
-    study = Study(run, model, whole, raw, repeats, progress, compute)
+    whole = run.store(data, workers=given.workers, progress=given.progress)
+    raw = run.raw_store(data, given.workers, given.progress, "test").split("test")
+    study = Study(run, model, whole, raw, repeats, given.progress, compute)
     if raw.sources != study.store.sources:
         raise FileError(raw.folder, f"does not have the test recordings of {whole.folder}; set them with `data`")
     problems = _write_sections(study, path)

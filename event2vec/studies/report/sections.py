@@ -264,7 +264,7 @@ def _speed(study: Study) -> str:
         recordings = [study.raw[index][0] for index in study.chosen]
         learn = training_step(study.model, study.run.recipe, study.compute)
         speed = measure_speed(study.model, recordings, learn, study.compute)
-    rows = [[name, f"{value:,.1f}"] for name, value in speed.facts().items()]
+    rows = [[name, f"{value:,.1f}"] for name, value in speed.columns().items()]
     here = environment()
     machine = html.escape(f"torch {here['torch']} with {here['threads']} threads on {here['machine']}")
     return f"{_table(['', 'here'], rows)}<p class=note>{INCLUDED} Measured with {machine}.</p>"
