@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int64
 from numpy.typing import NDArray
 
 from event2vec.names import counted
-from event2vec.sensor import Sensor, SensorLike
+from event2vec.sensor import Sensor, SensorLike, WrongSensor
 
 if TYPE_CHECKING:
     from torch import device as Device
@@ -320,7 +320,7 @@ def _check_inside(x: NDArray[Any], y: NDArray[Any], sensor: Sensor) -> None:
         low, high = float(column.min()), float(column.max())
         if not (low >= 0 and high <= side - 1):  # NaN fails both
             found = high if low >= 0 else low
-            raise ValueError(f"an event at {name} = {found:g} is outside the sensor, which is {sensor}")
+            raise WrongSensor(f"an event at {name} = {found:g} is outside the sensor, which is {sensor}")
 
 
 def _from_zero(t: Int64[Any, " n"]) -> Int64[Any, " n"]:

@@ -9,6 +9,10 @@ from event2vec.names import shown
 LARGEST_SIDE = 65536  # coordinates are stored as 16-bit integers
 
 
+class WrongSensor(ValueError):
+    """Events that cannot be from this sensor; they may be from one of another size."""
+
+
 @dataclass(frozen=True)
 class Sensor:
     """The pixel grid of a camera.

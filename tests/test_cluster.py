@@ -287,7 +287,7 @@ def test_a_lost_node_costs_only_its_tasks(cluster, tmp_path):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("127.0.0.1:1", r"--cluster 127.0.0.1:1 cannot be reached: Connection refused. Start Ray there"),
+        ("127.0.0.1:1", r"`cluster` 127.0.0.1:1 cannot be reached: Connection refused. Start Ray there"),
         ("ray://here", r"`cluster` must be auto .* or HOST:PORT, got 'ray://here'"),
     ],
 )

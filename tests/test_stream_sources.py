@@ -330,7 +330,7 @@ def test_sources_have_names(tmp_path):
             parse_address(wrong, "example")
     with pytest.raises(Event2VecError, match="has its own pace"):
         open_source("udp://127.0.0.1:0", SENSOR, speed=2.0)
-    with pytest.raises(Event2VecError, match="speed must be above 0"):
+    with pytest.raises(Event2VecError, match="`speed` must be above 0"):
         open_source(make_recording(5), SENSOR, speed=0.0)
     with pytest.raises(Event2VecError, match="does not exist"):
         open_source(tmp_path / "missing.raw", SENSOR)

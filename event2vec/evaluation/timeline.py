@@ -16,6 +16,7 @@ from event2vec.errors import Event2VecError
 from event2vec.evaluation.smoothing import smooth
 from event2vec.events import Events
 from event2vec.io.chunks import decode_chunks
+from event2vec.io.recording import Reading
 from event2vec.machine.atomic import whole_file
 from event2vec.model.predictor import BATCH, UNKNOWN, Predictor
 from event2vec.progress import SILENT, Progress
@@ -169,7 +170,7 @@ def timeline(
             f"min_confidence must be from 0 to 1 and smooth_over above 0, got {min_confidence} and {smooth_over}"
         )
     if isinstance(recording, str | Path):
-        recording = decode_chunks(recording, usual=model.config.sensor, **reading)
+        recording = decode_chunks(recording, Reading.of(usual=model.config.sensor, **reading))
     chunks = _Counted([recording] if isinstance(recording, Events) else recording)
     answers = _Answers(model.for_reading(MANY * vote), windows, vote)
     with progress.stage("answering", None):

@@ -11,10 +11,10 @@ from pathlib import Path
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events
 from event2vec.io import aedat, arrays, atis, es, hdf5, native, prophesee, text
-from event2vec.io.recording import Decoded, Recording, check
+from event2vec.io.recording import AS_STORED, Decoded, Reading, Recording, check
 from event2vec.machine.atomic import whole_file
 from event2vec.names import excerpt
-from event2vec.sensor import Sensor, SensorLike
+from event2vec.sensor import SensorLike
 
 __all__ = ["Recording", "read_arrays", "read_events", "read_recording", "write_events"]
 
@@ -87,29 +87,21 @@ def read_events(
     `sensor` overrides the size in the file; `columns` and `time_unit` are for formats that do not define them. A file
     that names no sensor has the `usual` one if its events are on it, otherwise the smallest that holds them.
     """
-    return read_arrays(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual).torch()
+    return read_arrays(path, Reading.of(sensor, columns, time_unit, usual)).torch()
 
 
-def read_arrays(
-    path: str | Path,
-    *,
-    sensor: SensorLike | None = None,
-    columns: str | None = None,
-    time_unit: str | None = None,
-    usual: SensorLike | None = None,
-) -> Events:
+def read_arrays(path: str | Path, how: Reading = AS_STORED) -> Events:
     """`read_events` with numpy arrays as columns, without torch."""
-    size = None if sensor is None else Sensor.of(sensor)
-    recording = decode_recording(path, sensor=size, columns=columns, time_unit=time_unit)
+    recording = decode_recording(path, how)
     for warning in recording.warnings:
         warnings.warn(f"{path}: {warning}", Event2VecWarning, stacklevel=3)
-    if usual is not None and recording.fits(Sensor.of(usual)):
-        return replace(recording.events, sensor=Sensor.of(usual))
+    if how.usual is not None and recording.fits(how.usual):
+        return replace(recording.events, sensor=how.usual)
     return recording.events
 
 
 def read_recording(
-    path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
+    path: str | Path, *, sensor: SensorLike | None = None, columns: str | None = None, time_unit: str | None = None
 ) -> Recording:
     """Read the events, and facts about their file: format, clock, order, warnings.
 
@@ -117,34 +109,24 @@ def read_recording(
 
     The options are those of `read_events`.
     """
-    return decode_recording(path, sensor=sensor, columns=columns, time_unit=time_unit).torch()
+    return decode_recording(path, Reading.of(sensor, columns, time_unit)).torch()
 
 
-def decode_recording(
-    path: str | Path, *, sensor: Sensor | None = None, columns: str | None = None, time_unit: str | None = None
-) -> Recording:
+def decode_recording(path: str | Path, how: Reading = AS_STORED) -> Recording:
     """`read_recording` with numpy arrays as columns, without torch."""
     path = Path(path)
     try:
         format = detect_format(path)
-        refuse_options(path, format, columns, time_unit)
+        how.check(path, format, fixed=format in FIXED)
         if format == "text":
-            decoded = text.read_text(path, columns, time_unit)
+            decoded = text.read_text(path, how.columns, how.time_unit)
         elif format in TIMED:
-            decoded = TIMED[format](path, time_unit)
+            decoded = TIMED[format](path, how.time_unit)
         else:
             decoded = FIXED[format](path)
     except OSError as error:
         raise FileError(path, f"cannot be read: {excerpt(error.strerror or error)}") from None
-    return check(path, format, decoded, sensor)
-
-
-def refuse_options(path: Path, format: str, columns: str | None, time_unit: str | None) -> None:
-    """Refuse an option that would have no effect."""
-    if columns is not None and format != "text":
-        raise FileError(path, f"is {format}, which names its columns; an order of columns is only for text files")
-    if time_unit is not None and format in FIXED:
-        raise FileError(path, f"is {format}, which has a fixed time unit; omit the option")
+    return check(path, format, decoded, how.sensor)
 
 
 def detect_format(path: Path) -> str:

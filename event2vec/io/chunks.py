@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events, arrange_events, as_array
-from event2vec.io import FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, refuse_options, text
-from event2vec.io.recording import Decoded, bounding_sensor, unwrap
+from event2vec.io import FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, text
+from event2vec.io.recording import AS_STORED, Decoded, Reading, bounding_sensor, unwrap
 from event2vec.io.segments import PERIODS, SEGMENT, SUFFIXES, header_length, misplaced, segments
 from event2vec.names import excerpt
 from event2vec.sensor import Sensor, SensorLike
@@ -26,11 +26,11 @@ LARGE = 1 << 28  # bytes of a file that is read whole and should not be
 ROW = 16  # bytes that an event takes in a file, roughly
 DISORDER = 50_000  # microseconds by which an event may come late
 
-PIECES: dict[str, Callable[[Path, "_Options"], Iterator[Decoded]]] = {
-    "es": lambda path, _: es.read_es_pieces(path),
-    "hdf5": lambda path, by: hdf5.read_hdf5_pieces(path, by.rows, by.time_unit),
-    "npy": lambda path, by: arrays.read_npy_pieces(path, by.rows, by.time_unit),
-    "text": lambda path, by: text.read_text_pieces(path, by.segment, by.columns, by.time_unit),
+PIECES: dict[str, Callable[[Path, Reading, int], Iterator[Decoded]]] = {  # with about so many bytes at once
+    "es": lambda path, how, size: es.read_es_pieces(path),
+    "hdf5": lambda path, how, size: hdf5.read_hdf5_pieces(path, max(size // ROW, 1), how.time_unit),
+    "npy": lambda path, how, size: arrays.read_npy_pieces(path, max(size // ROW, 1), how.time_unit),
+    "text": lambda path, how, size: text.read_text_pieces(path, size, how.columns, how.time_unit),
 }
 
 
@@ -57,48 +57,24 @@ def read_chunks(
     decoded at once. Other formats, small files and clusters are read whole. A file that does not name its sensor is
     read twice: give `sensor` if you know it. It has the `usual` one if its events are on that.
     """
-    for chunk in decode_chunks(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual, segment=segment):
+    for chunk in decode_chunks(path, Reading.of(sensor, columns, time_unit, usual), segment):
         yield chunk.torch()
 
 
-def decode_chunks(
-    path: str | Path,
-    *,
-    sensor: SensorLike | None = None,
-    columns: str | None = None,
-    time_unit: str | None = None,
-    usual: SensorLike | None = None,
-    segment: int = SEGMENT,
-) -> Iterator[Events]:
+def decode_chunks(path: str | Path, how: Reading = AS_STORED, segment: int = SEGMENT) -> Iterator[Events]:
     """`read_chunks` with numpy arrays as columns, without torch."""
     path = Path(path)
-    options = _Options(None if sensor is None else Sensor.of(sensor), columns, time_unit, segment)
     format = detect_format(path)
     size, streamed = path.stat().st_size, can_stream(path)
     if size > LARGE and not streamed:
         warnings.warn(f"{path}: {format} cannot be read in chunks; it is read whole", Event2VecWarning, stacklevel=3)
     if size > segment and streamed:
-        refuse_options(path, format, columns, time_unit)
-        stream = _Stream(path, format, options, None if usual is None else Sensor.of(usual))
+        how.check(path, format, fixed=format in FIXED)
+        stream = _Stream(path, format, how, segment)
         if not stream.has_counts():
             yield from stream
             return
-    yield read_arrays(path, sensor=sensor, columns=columns, time_unit=time_unit, usual=usual)
-
-
-@dataclass(frozen=True)
-class _Options:
-    """How a file is read."""
-
-    sensor: Sensor | None = None
-    columns: str | None = None
-    time_unit: str | None = None
-    segment: int = SEGMENT  # bytes that are decoded at once
-
-    @property
-    def rows(self) -> int:
-        """Events that are read at once, where all have the same size."""
-        return max(self.segment // ROW, 1)
+    yield read_arrays(path, how)
 
 
 def first_time(path: str | Path) -> int:
@@ -106,15 +82,15 @@ def first_time(path: str | Path) -> int:
     path = Path(path)
     if not can_stream(path):
         return decode_recording(path).start
-    first = _Stream(path, detect_format(path), _Options()).first()
+    first = _Stream(path, detect_format(path)).first()
     return 0 if first is None else int(np.asarray(first.t).min()) + first.clock
 
 
 class _Stream:
     """A file that is read in pieces: its events in order."""
 
-    def __init__(self, path: Path, format: str, options: _Options, usual: Sensor | None = None) -> None:
-        self.path, self.format, self.options, self.usual = path, format, options, usual
+    def __init__(self, path: Path, format: str, how: Reading = AS_STORED, segment: int = SEGMENT) -> None:
+        self.path, self.format, self.how, self.segment = path, format, how, segment
 
     def __iter__(self) -> Iterator[Events]:
         clock, order = _Clock(), None
@@ -123,16 +99,16 @@ class _Stream:
                 warnings.warn(f"{self.path}: {warning}", Event2VecWarning, stacklevel=4)
             if len(decoded.t) == 0:
                 continue
-            order = order or _Order(self.path, self.options.sensor or decoded.sensor or self.bounding())
+            order = order or _Order(self.path, self.how.sensor or decoded.sensor or self.bounding())
             yield from order.feed(decoded, clock.times(decoded, PERIODS.get(self.format, decoded.period)))
         if order is not None:
             yield from order.finish()
 
     def pieces(self) -> Iterator[Decoded]:
         """The pieces of a file, decoded."""
-        path, format, options = self.path, self.format, self.options
+        path, format, size = self.path, self.format, self.segment
         try:
-            yield from PIECES[format](path, options) if format in PIECES else _segments(path, format, options.segment)
+            yield from PIECES[format](path, self.how, size) if format in PIECES else _segments(path, format, size)
         except OSError as error:
             raise FileError(path, f"cannot be read: {excerpt(error.strerror or error)}") from None
 
@@ -149,8 +125,9 @@ class _Stream:
         """The usual sensor if it holds all events, else the smallest that does."""
         sides = [bounding_sensor(piece.x, piece.y) for piece in self.pieces() if len(piece.t)]
         width, height = max(side.width for side in sides), max(side.height for side in sides)
-        if self.usual is not None and width <= self.usual.width and height <= self.usual.height:
-            return self.usual
+        usual = self.how.usual
+        if usual is not None and width <= usual.width and height <= usual.height:
+            return usual
         return Sensor(width, height)
 
 

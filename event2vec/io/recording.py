@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.events import Events, arrange_events
 from event2vec.names import excerpt
-from event2vec.sensor import LARGEST_SIDE, Sensor
+from event2vec.sensor import LARGEST_SIDE, Sensor, SensorLike, WrongSensor
 
 SMALL_CONTENT = 32 << 20
 LARGEST_RATIO = 100  # real recordings compress 2 to 20 times, endless zeros 1,000 times
@@ -35,6 +35,38 @@ class Decoded:
         """A valid file without events."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing, nothing, sensor, None, warnings)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read that does not say all of what it holds."""
+
+    sensor: Sensor | None = None  # instead of that in the file
+    columns: str | None = None  # their order in a text file
+    time_unit: str | None = None
+    usual: Sensor | None = None  # of a file that names none, if its events are on this one
+
+    @classmethod
+    def of(
+        cls,
+        sensor: SensorLike | None = None,
+        columns: str | None = None,
+        time_unit: str | None = None,
+        usual: SensorLike | None = None,
+    ) -> "Reading":
+        """From what `read_events` accepts."""
+        own, other = (None if size is None else Sensor.of(size) for size in (sensor, usual))
+        return cls(own, columns, time_unit, other)
+
+    def check(self, path: Path, format: str, fixed: bool) -> None:
+        """Refuse an option that would have no effect; `fixed` formats have one time unit."""
+        if self.columns is not None and format != "text":
+            raise FileError(path, f"is {format}, which names its columns; `columns` is only for text files")
+        if self.time_unit is not None and fixed:
+            raise FileError(path, f"is {format}, which has a fixed time unit; omit `time_unit`")
+
+
+AS_STORED = Reading()  # the file says all
 
 
 @dataclass(frozen=True)
@@ -90,8 +122,12 @@ def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> R
         if out_of_order and decoded.period:
             t = unwrap(t, decoded.period)
             events, out_of_order = arrange_events(decoded.x, decoded.y, t, decoded.p, sensor=size, rho=decoded.rho)
+    except WrongSensor as error:
+        remedy = "Set the sensor size with `sensor`, such as 346x260, if the file has none or a wrong one"
+        raise FileError(path, f"{excerpt(error, 240)}. {remedy}") from None
     except ValueError as error:
-        raise FileError(path, f"{excerpt(error, 240)}. {_remedy(str(error))}") from None
+        problem = f"{excerpt(error, 240)}. The file is damaged or not in the format it seems to be"
+        raise FileError(path, problem) from None
     start = decoded.clock + int(t.min() if out_of_order else t[0]) if len(events) else 0
     return Recording(events, format, start, out_of_order, declared is not None, decoded.warnings)
 
@@ -105,17 +141,11 @@ def unwrap(t: NDArray[np.int64], period: int) -> NDArray[np.int64]:
 def bounding_sensor(x: Any, y: Any) -> Sensor:
     """The smallest sensor that holds these events."""
     if len(x) == 0:
-        raise ValueError("the file holds no events and does not name its sensor")
+        raise WrongSensor("the file holds no events and does not name its sensor")
     width, height = float(x.max()) + 1, float(y.max()) + 1
     if not (1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE):
-        raise ValueError(f"the largest x is {width - 1:g} and the largest y {height - 1:g}, which no sensor has")
+        raise WrongSensor(f"the largest x is {width - 1:g} and the largest y {height - 1:g}, which no sensor has")
     return Sensor(int(np.ceil(width)), int(np.ceil(height)))
-
-
-def _remedy(problem: str) -> str:
-    if "sensor" in problem:
-        return "Set the sensor size with `sensor`, such as 346x260, if the file has none or a wrong one"
-    return "The file is damaged or not in the format it seems to be"
 
 
 def cut_short(count: int, record: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from event2vec.data.windows import Windows
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import EventBatch, Events
 from event2vec.io import read_arrays
+from event2vec.io.recording import Reading
 from event2vec.model.config import NetworkConfig
 from event2vec.model.trained_on import Extent, TrainedOn, too_few
 from event2vec.names import printable
@@ -153,7 +154,9 @@ class Predictor:
         return Judged(None if unknown else label, scores, unknown, remarks)
 
     def _read(self, recording: Recording) -> Events:
-        events = recording if isinstance(recording, Events) else read_arrays(recording, usual=self.config.sensor)
+        events = (
+            recording if isinstance(recording, Events) else read_arrays(recording, Reading(usual=self.config.sensor))
+        )
         if len(events) == 0:
             problem = "holds no events, so there is nothing to classify"
             raise (

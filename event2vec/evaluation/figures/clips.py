@@ -16,6 +16,7 @@ from event2vec.evaluation.timeline import Timeline, timeline
 from event2vec.evaluation.timeline_score import match_labels
 from event2vec.events import Events
 from event2vec.io.chunks import decode_chunks
+from event2vec.io.recording import Reading
 from event2vec.model.classifier import Classifier
 from event2vec.model.predictor import Predictor
 from event2vec.names import counted
@@ -68,8 +69,7 @@ def view_answers(
         raise FileError(path, "is not a page, expected a name that ends in .html")
     spans, clock = labels_of(recording, labels) if labels is not None else ([], 0)
     spans = match_labels(spans, model.class_names)
-    usual = model.config.sensor
-    chunks = decode_chunks(recording, usual=usual, sensor=sensor, columns=columns, time_unit=time_unit)
+    chunks = decode_chunks(recording, Reading.of(sensor, columns, time_unit, model.config.sensor))
     found, thinner = answer_thinned(model, chunks, MOST_ON_A_PAGE, windows, **settings)
     clip = make_answered_clip(found, thinner.events, thinner.recorded, title or recording.name, spans, clock)
     PlayerPage(clip).write(path)

@@ -24,6 +24,7 @@ from event2vec.evaluation.figures.samples import draw_samples
 from event2vec.evaluation.speed import INCLUDED, measure_speed
 from event2vec.evaluation.sweeps import Kind, Point, sweep
 from event2vec.io.chunks import decode_chunks
+from event2vec.io.recording import Reading
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.names import counted, excerpt, hide_secrets, printable
@@ -68,7 +69,7 @@ def _player(study: Study) -> str:
 
 def _answered(study: Study, path: Path) -> Clip:
     """A long recording with its answers over time, and its labels."""
-    settings, chunks = study.run.recipe.data, decode_chunks(path, usual=study.model.config.sensor)
+    settings, chunks = study.run.recipe.data, decode_chunks(path, Reading(usual=study.model.config.sensor))
     found, thinner = answer_thinned(study.model, chunks, LONG_EVENTS, progress=study.progress)
     if settings.labels:
         labels, clock = labels_of(path, settings.labels, study.run.raw_source or ".")
