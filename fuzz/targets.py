@@ -23,9 +23,9 @@ from event2vec.studies.experiment_file import load_experiment
 from event2vec.studies.results import RunResult
 from event2vec.studies.tables import Row, RowResult, table
 from event2vec.training.authors import import_network
+from event2vec.training.layout import RunFacts
 from event2vec.training.recipe import setting_names
 from event2vec.training.run import Run
-from event2vec.training.run_folder import RunFacts
 from fuzz import seeds
 from fuzz.seeds import NETWORK, SENSOR, TRAINING, Make
 

@@ -68,8 +68,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _pictures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("run.draw_curves", "run_evaluation.draw_confusion", "run_evaluation.draw_reliability"):
-            place = f"event2vec.training.{name}"
+        for name in ("draw_curves", "draw_confusion", "draw_reliability"):
+            place = f"event2vec.training.run.{name}"
             patch.setattr(place, Pictures.or_blank(pkgutil.resolve_name(place)))
         yield
 

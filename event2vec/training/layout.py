@@ -1,12 +1,16 @@
-"""The files in a run's folder, known only here, and the lock that lets one process train in it. Without torch."""
+"""The files in a run's folder, known only here: what run.json says, and the lock that lets one process train in it.
+
+Without torch.
+"""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
+from event2vec.documents import read_json
 from event2vec.errors import FileError
 from event2vec.machine.atomic import clear_leftovers, is_leftover
 from event2vec.machine.locks import LOCK, own
@@ -15,6 +19,30 @@ from event2vec.model.network_folder import BEST, NETWORK, RECIPE, holds_network
 
 Task = Literal["train", "pretrain"]
 WHAT_A_RUN_IS = "A run is a folder that 'event2vec train' wrote"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """What a run started from, besides its recipe."""
+
+    task: Task
+    data: str  # the store that it reads
+    source: str | None = None  # what the store was made from, if it holds clusters
+    init: str | None = None  # the network whose weights it started from
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        facts = asdict(self)
+        return {**facts, **facts.pop("environment")}
+
+    @classmethod
+    def from_json(cls, path: Path) -> "RunFacts":
+        facts = read_json(path)
+        own = {name: facts.pop(name, None) for name in ("task", "data", "source", "init")}
+        texts = all(value is None or isinstance(value, str) for value in own.values())
+        if own["task"] not in get_args(Task) or not own["data"] or not texts:
+            raise FileError(path, "is damaged, expected JSON with task, data and init")
+        return cls(**own, environment=facts)
 
 
 @dataclass(frozen=True)
@@ -87,6 +115,9 @@ class Layout:
 
     def confusion(self, split: str, data: str | Path | None) -> Path:
         return self.evaluation(data) / f"confusion_{split}.png"
+
+    def sweep_file(self, kind: str, split: str, data: str | Path | None) -> Path:
+        return self.evaluation(data) / (f"{kind}.csv" if split == "test" else f"{kind}_{split}.csv")
 
     def reliability(self, split: str, data: str | Path | None) -> Path:
         return self.evaluation(data) / f"reliability_{split}.png"

@@ -1,34 +1,35 @@
 """A run: one training and its folder. Open it, resume it, evaluate it, load its network."""
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Sequence
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from event2vec.data.addresses import whole_name
-from event2vec.data.batches import sets_of
+from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
 from event2vec.documents import write_json
-from event2vec.errors import Event2VecError, FileError
-from event2vec.evaluation.evaluate import evaluate
-from event2vec.evaluation.figures.curves import draw_curves
-from event2vec.machine.atomic import whole_file
+from event2vec.errors import FileError
+from event2vec.evaluation.evaluate import Evaluation, evaluate
+from event2vec.evaluation.figures.confusion import draw_confusion
+from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
+from event2vec.evaluation.figures.reliability import draw_reliability
+from event2vec.evaluation.sweeps import Kind, Point, sweep
+from event2vec.execution import Execution, ExecutionOptions
 from event2vec.machine.devices import Compute
-from event2vec.machine.ranks import is_first_rank
-from event2vec.model.network_folder import check_text_path, find_model, holds_network, open_folder
-from event2vec.names import counted, printable
+from event2vec.model.checkpoint import load_model
+from event2vec.model.classifier import Classifier
+from event2vec.model.network_folder import open_folder
+from event2vec.names import printable
 from event2vec.progress import SILENT, Progress
-from event2vec.training.calibrate import calibrate
-from event2vec.training.environment import environment
-from event2vec.training.layout import Task
-from event2vec.training.recipe import Recipe, by_full_name, load_recipe
-from event2vec.training.run_evaluation import EvaluatedRun
-from event2vec.training.run_folder import RunFacts
+from event2vec.training.layout import Layout, RunFacts, Task
+from event2vec.training.metrics import read_rows, write_rows
+from event2vec.training.recipe import Recipe, load_recipe
+from event2vec.training.run_stores import open_raw_store, open_store, open_tested
+from event2vec.training.run_training import resume_training, start_training
 
 
-class Run(EvaluatedRun):
+class Run(Layout):
     """One training and its folder: its settings, its metrics and its network.
 
         run = Run.open("runs/digits")
@@ -61,34 +62,9 @@ class Run(EvaluatedRun):
 
         `event2vec.train` accepts data of any kind. `source` is what the store was made from, if it holds clusters.
         """
-        from event2vec.training.fit import build_objective, copy_weights
-        from event2vec.training.timing import fit_to_minutes
-
-        run, init = cls(Path(folder)), open_folder(init) if init else None
-        check_text_path(run.folder)
-        with run.alone():
-            run.check_free(task)
-            recipe = _fitted(recipe, store)
-            store = _divided(recipe, store)
-            recipe = fit_to_minutes(recipe, store, task, progress)
-            objective = build_objective(recipe, store, task)
-            if init:
-                _say_taken(copy_weights(objective.model, init), progress)
-            facts = RunFacts(
-                task=task, data=str(store.folder.resolve()), source=whole_name(source), init=whole_name(init)
-            )
-            run._train(recipe, store, objective, task, progress, begin=lambda: run._begin(recipe, facts))
+        run = cls(Path(folder))
+        start_training(run, recipe, store, task, init, source, progress)
         return run
-
-    def _begin(self, recipe: Recipe, facts: RunFacts) -> None:
-        """Write the run's facts and its recipe. The recipe comes last: without it, the run has not started."""
-        if is_first_rank():
-            write_json(self.facts_file, replace(facts, environment=environment()).to_json())
-            self._write_recipe(recipe)
-
-    def _write_recipe(self, recipe: Recipe) -> None:
-        with whole_file(self.recipe_file) as temporary:
-            temporary.write_text(recipe.to_yaml(), "utf-8")
 
     def resume(
         self, data: str | Path | None = None, *, workers: int = 1, progress: Progress = SILENT, **settings: Any
@@ -101,123 +77,142 @@ class Run(EvaluatedRun):
 
             Run.open("runs/digits").resume(training={"epochs": 150})
         """
-        from event2vec.training.fit import build_objective, copy_weights
-
-        facts = self.facts
-        if self.can_start:
-            raise FileError(self.folder, "was stopped before training started. Run the same command again")
-        with self.alone():
-            recipe = self._resumed_recipe(settings)
-            whole = self.whole_store(data, None, workers, progress)
-            self._check_store(whole, recipe)
-            store = _divided(recipe, whole)
-            objective = build_objective(recipe, store, facts.task)
-            if facts.init and not self.state.exists():
-                copy_weights(objective.model, Path(facts.init))
-            self._train(recipe, store, objective, facts.task, progress, begin=lambda: self._prolong(recipe))
+        resume_training(self, data, workers, progress, settings)
         return self
 
-    def _resumed_recipe(self, settings: Mapping[str, Any]) -> Recipe:
-        for name, _ in by_full_name(settings):
-            if not name.startswith("trainer.") and name not in ("training.epochs", "training.patience"):
-                raise Event2VecError(
-                    f"a resumed run keeps its settings, except trainer.*, training.epochs and training.patience; "
-                    f"omit {name}"
-                )
-        began = load_recipe(self.recipe_file)
-        recipe = began.with_settings(settings)
-        if recipe.training.epochs < began.training.epochs:
-            raise Event2VecError(
-                f"training.epochs is {began.training.epochs} in {self.folder} and can only grow, "
-                f"got {recipe.training.epochs}"
-            )
-        return recipe
+    @property
+    def recipe(self) -> Recipe:
+        if not self.is_started:
+            raise FileError(self.folder, f"is not a run: it has no {self.recipe_file.name}, only a network")
+        return load_recipe(self.recipe_file)
 
-    def _prolong(self, recipe: Recipe) -> None:
-        """Keep epochs and patience; other settings of a resumed training hold for that time only."""
-        began = load_recipe(self.recipe_file)
-        if recipe.training != began.training and is_first_rank():
-            self._write_recipe(replace(began, training=recipe.training))
+    @cached_property
+    def facts(self) -> RunFacts:
+        self.check_facts()
+        return RunFacts.from_json(self.facts_file)
 
-    def _check_store(self, store: EventStore, recipe: Recipe) -> None:
-        if (store.sensor, len(store.classes)) != (recipe.model.sensor, recipe.model.classes):
-            raise FileError(
-                store.folder,
-                f"does not fit the run: it has {counted(len(store.classes), 'class', 'classes')} "
-                f"and a {store.sensor} sensor",
-            )
-        if (sets := len(sets_of(store, recipe.sampling))) != recipe.sampling.clusterings:
-            raise FileError(
-                store.folder,
-                f"does not fit the run: it has {counted(sets, 'clustering')} per recording, "
-                f"expected {recipe.sampling.clusterings}",
-            )
+    @property
+    def metrics(self) -> list[dict[str, float]]:
+        """One row for each epoch: losses, accuracies, learning rate, seconds."""
+        return read_rows(self.metrics_file)
 
-    def _train(
-        self, recipe: Recipe, store: EventStore, objective: Any, task: Task, progress: Progress, **how: Any
-    ) -> None:
-        from event2vec.training.fit import fit
+    def model(self) -> Classifier:
+        """The classifier of the epoch that was best on validation, else of the last one; in evaluation mode.
 
-        try:
-            fit(recipe, store, objective, self, progress, **how)
-        except KeyboardInterrupt:
-            if self.is_started:
-                progress.say(f"Stopped. Resume it with: {self.command(task)}")
-            raise
-        if is_first_rank() and self.metrics_file.is_file():
-            self.draw_curves(self.curves)
-            rows = self.metrics
-            share = sum(row["data_share"] * row["seconds"] for row in rows) / sum(row["seconds"] for row in rows)
-            progress.say(f"Reading data took {100 * share:.1f} % of the training time")
-            compute = self.compute("cpu" if recipe.trainer.accelerator == "cpu" else None)
-            if task == "train":
-                calibrate(filter(holds_network, (self.network, self.best_network)), store, compute, progress)
-            self._conclude(recipe, store, task, compute, progress)
-            progress.say(f"The network is in {find_model(self.folder)}, its curves in {self.curves}")
+        `load_model(run.network)` is always that of the last.
+        """
+        return load_model(self.folder)
 
-    def _conclude(self, recipe: Recipe, store: EventStore, task: Task, compute: Compute, progress: Progress) -> None:
-        """Read the test part, once: with the network that the validation part chose, else that of the last epoch."""
-        from event2vec.training.fit import evaluate_masked
+    def compute(self, device: str | None = None, precision: str | None = None) -> Compute:
+        """Where the network runs: as requested, else on the best device; see `Compute.choose` for the precision."""
+        trained = self.recipe.trainer.precision if self.is_started else "32-true"
+        return Compute.choose(device, precision, trained)
 
-        if "test" not in store.splits or self.result("test").is_file():
-            return
-        test = store.split("test")
+    def store(
+        self,
+        data: str | Path | None = None,
+        *,
+        sampling: Sampling | None = None,
+        workers: int = 1,
+        progress: Progress = SILENT,
+    ) -> EventStore:
+        """The recordings that the run was trained on, or those in `data`, as its network reads them.
+
+        With another `sampling`, `data` is opened as a network with that would read it. A validation part that the
+        training took from the training recordings is a split of its own here too.
+        """
+        store = open_store(self, data, sampling, workers, progress)
+        return self.recipe.divide(store) if self.is_started else store
+
+    def raw_store(
+        self,
+        data: str | Path | None = None,
+        workers: int = 1,
+        progress: Progress = SILENT,
+        only: str | None = None,
+    ) -> EventStore:
+        """The same recordings with all their events, not as clusters.
+
+        Where `only` one split is needed, the other splits of a data set are not prepared.
+        """
+        return open_raw_store(self, data, workers, progress, only)
+
+    @property
+    def raw_source(self) -> str | None:
+        """Where the run's recordings with all their events are; None for the built-in digits."""
+        if self.facts.source is None and self.recipe.data.dataset == "digits":
+            return None
+        return self.facts.source or self.facts.data
+
+    def evaluate(
+        self,
+        data: str | Path | None = None,
+        split: str | None = None,
+        repeats: int = 10,
+        vote: int = 1,
+        *,
+        keep: bool = True,
+        **how: Unpack[ExecutionOptions],
+    ) -> Evaluation:
+        """Evaluate the network on the run's recordings or on others; results and a figure are saved in the run.
+
+            Run.open("runs/digits").evaluate(split="validation").per_class
+
+        Without `split`, on the test part; of other data that is not divided, on all recordings. `how` is `workers`,
+        `device`, `precision` and `progress`.
+        """
+        given = Execution(**how)
+        compute = self.compute(given.device, given.precision)
+        model = self.model().to(compute.device)
+        store = open_tested(self, data, split, model, model.sampling, given)
         with compute.autocast():
-            if task == "pretrain":
-                losses = evaluate_masked(self.folder, test, recipe, compute)
-                write_json(self.result("test"), losses)
-                progress.say(f"Loss on {counted(len(test), 'test recording')}: {losses['loss']:.4g}")
-                return
-            found = evaluate(self.model().to(compute.device), test, repeats=1, progress=progress)
-        self.keep_evaluation(found)
-        interval = f"95 % interval {found.interval.percent(1)} %"
-        progress.say(f"Accuracy on {counted(len(test), 'test recording')}: {found.percent(1)} %; {interval}")
+            found = evaluate(model, store, repeats, vote, progress=given.progress)
+        if keep:
+            self.keep_evaluation(found, split or "test", data)
+        return found
+
+    def sweep(
+        self,
+        kind: Kind,
+        values: Sequence[int] | Sequence[float],
+        data: str | Path | None = None,
+        split: str | None = None,
+        repeats: int = 10,
+        vote: int = 1,
+        **how: Unpack[ExecutionOptions],
+    ) -> list[Point]:
+        """Accuracy against the number of events, the resolution or the seconds from the onset ("windows").
+
+        Saved in the run as CSV and as a curve. `how` is as in `evaluate`.
+        """
+        given = Execution(**how)
+        compute = self.compute(given.device, given.precision)
+        model = self.model().to(compute.device)
+        if data is None:
+            store = self.raw_store(None, given.workers, given.progress, split or "test").split(split or "test")
+        else:
+            store = open_tested(self, data, split, model, Sampling(), given)
+        with compute.autocast():
+            points = sweep(kind, model, store, values, repeats, vote, given.progress)
+        if self.is_started:
+            path = self.sweep_file(kind, split or "test", data)
+            write_rows(path, [point.facts(kind) for point in points])
+            title = printable(f"{self.folder.name}: accuracy and {kind}")
+            draw_sweep(points, kind, path.with_suffix(".png"), title)
+        return points
+
+    def keep_evaluation(self, found: Evaluation, split: str = "test", data: str | Path | None = None) -> None:
+        """Save results, a confusion matrix and a reliability diagram in the run; a bare network is not changed."""
+        if self.is_started:
+            self.draw_confusion(found, self.confusion(split, data))
+            title = f"{printable(self.folder.name)}: reliability diagram"
+            draw_reliability(found.calibration, found.repeats, self.reliability(split, data), title)
+            write_json(self.result(split, data), found.facts())  # last: it marks a training as finished
+
+    def draw_confusion(self, found: Evaluation, path: Path) -> None:
+        share = f"{100 * found.accuracy:.1f} % ({found.interval.percent(1)})"
+        title = f"{printable(self.folder.name)}: {share} of {found.recordings} recordings"
+        draw_confusion(found.confusion, found.class_names, path, title)
 
     def draw_curves(self, path: Path) -> None:
         draw_curves(self.metrics, path, printable(f"Training of {self.folder.name}"))
-
-
-def _fitted(recipe: Recipe, store: EventStore) -> Recipe:
-    """The recipe with the store's sensor, number of classes and number of clusterings."""
-    return replace(
-        recipe,
-        sampling=replace(recipe.sampling, clusterings=len(sets_of(store, recipe.sampling))),
-        model=replace(recipe.model, sensor=store.sensor, classes=len(store.classes)),
-    )
-
-
-def _divided(recipe: Recipe, store: EventStore) -> EventStore:
-    """The parts that a training reads."""
-    store = recipe.divide(store)
-    if recipe.training.patience and "validation" not in store.splits:
-        raise Event2VecError(
-            "training.patience needs a validation part. Set data.validation, or training.patience to 0"
-        )
-    return store
-
-
-def _say_taken(names: list[str], progress: Progress) -> None:
-    if names and is_first_rank():
-        parts = Counter(name.partition(".")[0].replace("embed", "embedding") for name in names)
-        taken = " and ".join(f"{counted(count, 'weight')} of the {part}" for part, count in parts.items())
-        progress.say(f"Copied {taken}; the head is newly initialised")
