@@ -16,7 +16,8 @@ from event2vec import Event2VecError, EventStore, Sampling, Sensor, cluster_even
 from event2vec.cli import main
 from event2vec.clustering import BatchedKMeans
 from event2vec.clustering.alternatives import Alternative
-from event2vec.data.cache import cache_folder, cached_stores, open_for_training, remove_cached, reopen_for_training
+from event2vec.data.cache import cache_folder, cached_stores, remove_cached
+from event2vec.data.opening import open_for_training, reopen_for_training
 from event2vec.data.prepare import prepare
 from event2vec.errors import Busy
 from event2vec.machine.atomic import SUFFIX
@@ -267,7 +268,7 @@ def test_a_store_that_cannot_be_read_is_listed_and_removed(root, cache):
 READ = """
 import sys
 from event2vec import Sampling
-from event2vec.data.cache import open_for_training
+from event2vec.data.opening import open_for_training
 store = open_for_training(sys.argv[1], "folder", Sampling(method="clusters", length=16)).store
 print(len(store), flush=True)
 sys.stdin.read()
@@ -275,7 +276,7 @@ sys.stdin.read()
 PREPARE = """
 import sys
 from event2vec import Sampling
-from event2vec.data.cache import open_for_training
+from event2vec.data.opening import open_for_training
 from event2vec.progress import Progress
 class Wait(Progress):
     def advance(self, done, note=""):

@@ -150,7 +150,7 @@ def test_prepare_says_which_options_do_not_go_together(folder, tmp_path, capsys)
 # After its first part, as a terminal does: the workers get it too.
 CTRL_C = """
 import os, signal, sys, time
-import event2vec.data.prepare as module
+import event2vec.data.part_workers as module
 from event2vec.cli import main
 as_completed = module.as_completed
 def interrupt_after_the_first(parts):

@@ -13,8 +13,8 @@ import torch
 from conftest import SMALL, assert_same, make_recording
 from processes import NEEDS_PROC, SECONDS_TO_END, state_of
 
+import event2vec.data.part_workers as module
 import event2vec.data.parts as parts
-import event2vec.data.prepare as module
 from event2vec import (
     Event2VecError,
     EventBatch,
@@ -243,7 +243,7 @@ def test_a_kill_while_the_parts_were_removed_leaves_nothing_in_the_end(root, tmp
 
 STOPS = """
 import os, signal, sys
-import event2vec.data.prepare as module
+import event2vec.data.part_workers as module
 from event2vec.cli import main
 write, stops = module.write_part, [signal.SIGSTOP]
 def write_and_stop(part):

@@ -22,8 +22,9 @@ from trainings import make_store as make_store_to_train_on
 
 from event2vec import Event2VecError, EventStore, Progress, Run, Sensor, copy_store, cross_validate, prepare, train
 from event2vec.data import addresses, remote, shard_writer
-from event2vec.data.cache import StoredSplit, cached_stores
-from event2vec.data.store import read_together
+from event2vec.data.batches import read_together
+from event2vec.data.cache import cached_stores
+from event2vec.data.opening import StoredSplit
 from event2vec.errors import FileError, Unreachable
 from event2vec.model.trained_on import TrainedOn
 from event2vec.progress import SILENT

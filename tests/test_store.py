@@ -13,8 +13,7 @@ from conftest import assert_same
 from torch.utils.data import DataLoader
 
 from event2vec import Event2VecError, EventBatch, Events, EventStore, Sampling, Sensor, collate, sample_uniform
-from event2vec.data.batches import sets_of
-from event2vec.data.store import read_together
+from event2vec.data.batches import read_together, sets_of
 from event2vec.data.store_layout import CENTRES
 from event2vec.data.store_writer import StoreWriter
 from event2vec.events import COLUMNS

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from event2vec.choices import Seeding as Seeding
 from event2vec.clustering.compiled_engine import CompiledCloud, library
 from event2vec.clustering.engine import Cloud
+from event2vec.columns import as_array
 from event2vec.errors import Event2VecError
-from event2vec.events import Events, as_array
+from event2vec.events import Events
 from event2vec.mersenne import Generator, Mersenne, draw_seed
 
 Result = tuple[NDArray[Any], NDArray[Any]]  # centres and counts of one polarity

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import Tensor
@@ -11,8 +12,9 @@ from torch.utils.data import Dataset
 
 from event2vec.data.sampling import Sampling, draw_events
 from event2vec.data.seeding import seeded
-from event2vec.data.store import EventStore, read_together
-from event2vec.events import EventBatch, Events
+from event2vec.data.store import EventStore
+from event2vec.data.store_reader import check_events
+from event2vec.events import COLUMNS, EventBatch, Events
 
 Batch = tuple[EventBatch, Tensor, list[int]]
 STEPS = 2**32  # added to the index for draws of a whole step, which must differ from those of any recording
@@ -74,3 +76,31 @@ def collate(items: Sequence[tuple[Events, int]]) -> tuple[EventBatch, Int64[Tens
     """
     recordings, labels = zip(*items, strict=True)
     return EventBatch.pad(recordings), torch.tensor(labels)
+
+
+def read_together(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
+    """Whole recordings of stores that share their files, padded, and their labels: each column is read only once."""
+    store = recordings[0][0]
+    rows = np.array([each.row(index) for each, index in recordings])
+    firsts = store.offsets[rows, None]
+    counts = store.offsets[rows + 1, None] - firsts
+    places = np.arange(counts.max())
+    valid = places < counts
+    if not valid.any():
+        return _read_one_by_one(recordings)
+    places = firsts + np.minimum(places, counts - 1)  # padding repeats the last event until the check is done
+    x, y, t, p, rho = (store.columns[name][places] for name in COLUMNS)
+    try:
+        check_events(x, y, t, p, rho, store.sensor)
+    except ValueError:
+        return _read_one_by_one(recordings)  # which names the damaged one
+    columns = (x.astype(np.float32), y.astype(np.float32), t.astype(np.int64), p.astype(np.bool_), rho)
+    if not valid.all():
+        columns = tuple(column * valid for column in columns)
+    x, y, t, p, rho = map(torch.from_numpy, columns)
+    return EventBatch(x, y, t, p, rho, torch.from_numpy(valid), store.sensor), torch.from_numpy(store.all_labels[rows])
+
+
+def _read_one_by_one(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
+    events, labels = zip(*(store[index] for store, index in recordings), strict=True)
+    return EventBatch.pad(events), torch.tensor(labels)

@@ -5,21 +5,19 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 from warnings import warn
 
-from event2vec.cluster import Cluster, Workers, do_pieces
+from event2vec.cluster import Cluster, Workers
 from event2vec.clustering import BatchedKMeans, Seeding
 from event2vec.data.addresses import COPY_LATER, local_place
 from event2vec.data.clusters import Clusters
 from event2vec.data.datasets.dataset import Dataset
+from event2vec.data.part_workers import write_parts
 from event2vec.data.parts import (
     LARGEST_PART,
     PARTS,
@@ -30,7 +28,6 @@ from event2vec.data.parts import (
     facts_of_parts,
     fit_part,
     join_parts,
-    write_part,
     write_rejected,
 )
 from event2vec.data.shard_size import check_shard_size
@@ -40,7 +37,6 @@ from event2vec.data.store_layout import DESCRIPTION, VERSION
 from event2vec.errors import Busy, Event2VecError, Event2VecWarning, FileError
 from event2vec.machine.atomic import clear_leftovers, move, whole_file, whole_folder
 from event2vec.machine.locks import LOCK, is_in_the_way, own
-from event2vec.machine.workers import begin_work, first_call
 from event2vec.names import counted
 from event2vec.progress import SILENT, Progress
 from event2vec.sensor import Sensor
@@ -152,12 +148,12 @@ def carry_out(plan: Plan, folder: Path, workers: Workers = 1, progress: Progress
             clear_leftovers(partial)
             if is_missing(folder):
                 _start_or_resume(partial, plan)
-                _write_parts(parts, workers, progress)
+                write_parts(parts, workers, progress)
                 sensor = choose_sensor(parts)
                 parts = [fit_part(part, sensor) for part in parts]
                 if fitted := [part for part in parts if part.sensor]:
                     with progress.stage(f"scaling to a {sensor} sensor", sum(map(len, fitted))):
-                        _write_parts(fitted, workers, progress)
+                        write_parts(fitted, workers, progress)
                 # Joined inside the folder of parts, so that a kill at any moment leaves nothing outside it.
                 _join(plan, parts, partial / "joined", sensor, workers, progress)
                 move(partial / "joined", folder)
@@ -268,64 +264,3 @@ def remove_parts(folder: Path) -> None:
             if path.is_dir():
                 shutil.rmtree(path)
         (folder / PLAN).unlink()
-
-
-def _write_parts(parts: Sequence[Part], workers: Workers, progress: Progress) -> None:
-    todo = [part for part in parts if not part.folder.exists()]
-    done = sum(map(len, parts)) - sum(map(len, todo))
-    progress.advance(done)
-    if isinstance(workers, Cluster):
-        alone = replace(workers, threads=1)
-        names = [part.folder.name for part in todo]
-        do_pieces(_write_once, todo, names, alone, progress, sizes=[*map(len, todo)], done=done)
-        return
-    for count in _in_parallel(todo, workers) if workers > 1 and len(todo) > 1 else map(write_part, todo):
-        done += count
-        progress.advance(done)
-
-
-def _write_once(part: Part, progress: Progress) -> None:
-    """Unless it is there: the task that wrote it may be lost before it says so."""
-    if not part.folder.exists():
-        write_part(part)
-
-
-def _in_parallel(parts: list[Part], workers: int) -> Iterator[int]:
-    # Spawned, not forked: torch and eventcv have threads of their own, which do not survive a fork.
-    others, wait = set(active_children()), True
-    pool = ProcessPoolExecutor(
-        min(workers, len(parts)),
-        get_context("spawn"),
-        initializer=begin_work,
-        initargs=(first_call(_start_worker, parts),),
-    )
-    try:
-        for future in as_completed([pool.submit(_write_number, number) for number in range(len(parts))]):
-            yield future.result()
-    except KeyboardInterrupt:
-        wait = False  # the pool's own thread may wait forever for killed workers
-        for worker in set(active_children()) - others:
-            worker.kill()  # parts appear complete or not at all, so nothing half-written is left
-        raise
-    except BrokenProcessPool:
-        raise Event2VecError(
-            "a worker process was killed, most likely because memory ran out. Finished parts are kept: "
-            "do the same again with fewer `workers`"
-        ) from None
-    finally:
-        pool.shutdown(wait=wait, cancel_futures=True)
-
-
-_ALL_PARTS: list[Part] = []  # in a worker: all parts, so that messages need only their numbers
-
-
-def _start_worker(parts: list[Part]) -> None:
-    import torch
-
-    _ALL_PARTS[:] = parts
-    torch.set_num_threads(1)
-
-
-def _write_number(number: int) -> int:
-    """Messages are single numbers: Ctrl-C in the middle of a long one would leave the parent waiting forever."""
-    return write_part(_ALL_PARTS[number])

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int64
 from numpy.typing import NDArray
-from torch import Tensor
 
 from event2vec.data.addresses import is_address
 from event2vec.data.remote import address_of, local_folder
@@ -32,7 +30,7 @@ from event2vec.data.store_writer import StoreWriter
 from event2vec.data.uniform import draw_positions
 from event2vec.data.windows import Windows
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import COLUMNS, EventBatch, Events
+from event2vec.events import COLUMNS, Events
 from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.settings import build_settings
@@ -132,17 +130,17 @@ class EventStore:
         return f"EventStore({splits or 'no recordings'}, {classes}, {self.sensor}, {self.folder})"
 
     def __getitem__(self, index: int) -> tuple[Events, int]:
-        row = self._row(index)
+        row = self.row(index)
         return self._take(row, slice(int(self.offsets[row]), int(self.offsets[row + 1]))), int(self.all_labels[row])
 
     def length(self, index: int) -> int:
         """The number of events in one recording."""
-        row = self._row(index)
+        row = self.row(index)
         return int(self.offsets[row + 1] - self.offsets[row])
 
     def sample(self, index: int, length: int, generator: torch.Generator) -> tuple[Events, int]:
         """Like `sample_uniform(store[index], ...)`, but reads only the events that are kept."""
-        row = self._row(index)
+        row = self.row(index)
         first, count = int(self.offsets[row]), int(self.offsets[row + 1] - self.offsets[row])
         if count <= length:
             return self[index]
@@ -263,7 +261,8 @@ class EventStore:
         # A worker process maps the files itself; pickling the maps would copy all the events.
         return _reopen, (self.folder, self.rows, self.all_splits, self.classes, self.all_labels)
 
-    def _row(self, index: int) -> int:
+    def row(self, index: int) -> int:
+        """Where a recording is among all that are on the disk."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"no recording {index}: the store has {counted(len(self), 'recording')}")
         return int(self.rows[index])
@@ -285,34 +284,6 @@ class EventStore:
             torch.ones(()).expand(len(t)) if rho.strides == (0,) else torch.from_numpy(rho.astype(np.float32)),
             self.sensor,
         )
-
-
-def read_together(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
-    """Whole recordings of stores that share their files, padded, and their labels: each column is read only once."""
-    store = recordings[0][0]
-    rows = np.array([each._row(index) for each, index in recordings])
-    firsts = store.offsets[rows, None]
-    counts = store.offsets[rows + 1, None] - firsts
-    places = np.arange(counts.max())
-    valid = places < counts
-    if not valid.any():
-        return _read_one_by_one(recordings)
-    places = firsts + np.minimum(places, counts - 1)  # padding repeats the last event until the check is done
-    x, y, t, p, rho = (store.columns[name][places] for name in COLUMNS)
-    try:
-        check_events(x, y, t, p, rho, store.sensor)
-    except ValueError:
-        return _read_one_by_one(recordings)  # which names the damaged one
-    columns = (x.astype(np.float32), y.astype(np.float32), t.astype(np.int64), p.astype(np.bool_), rho)
-    if not valid.all():
-        columns = tuple(column * valid for column in columns)
-    x, y, t, p, rho = map(torch.from_numpy, columns)
-    return EventBatch(x, y, t, p, rho, torch.from_numpy(valid), store.sensor), torch.from_numpy(store.all_labels[rows])
-
-
-def _read_one_by_one(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
-    events, labels = zip(*(store[index] for store, index in recordings), strict=True)
-    return EventBatch.pad(events), torch.tensor(labels)
 
 
 def _open_columns(

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from event2vec.columns import as_array
 from event2vec.errors import Event2VecWarning, FileError
-from event2vec.events import Events, arrange_events, as_array
+from event2vec.events import Events, arrange_events
 from event2vec.io import FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, text
 from event2vec.io.recording import AS_STORED, Decoded, Reading, bounding_sensor, unwrap
 from event2vec.io.segments import PERIODS, SEGMENT, SUFFIXES, header_length, misplaced, segments

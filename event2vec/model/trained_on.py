@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from event2vec.columns import as_array
 from event2vec.data.sampling import Sampling
-from event2vec.events import Events, as_array
+from event2vec.events import Events
 from event2vec.names import shown
 
 if TYPE_CHECKING:

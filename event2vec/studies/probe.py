@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
-from event2vec.data.cache import open_for_training
+from event2vec.data.opening import open_for_training
 from event2vec.data.sampling import Sampling
 from event2vec.evaluation.probe import HeadTraining, ProbeRow, probe_network
 from event2vec.execution import Execution, ExecutionOptions

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from event2vec.data.addresses import whole_name
-from event2vec.data.cache import open_for_training, open_whole_folder, prepare_digits, reopen_for_training
 from event2vec.data.datasets import open_splits
 from event2vec.data.datasets.folder import is_whole
+from event2vec.data.opening import open_for_training, open_whole_folder, prepare_digits, reopen_for_training
 from event2vec.data.remote import holds_store
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore

@@ -12,9 +12,9 @@ import numpy as np
 from event2vec.cluster import Cluster, Workers
 from event2vec.data.addresses import local_place
 from event2vec.data.batches import sets_of
-from event2vec.data.cache import open_for_training
 from event2vec.data.clusters import Engine
 from event2vec.data.hints import window_hints
+from event2vec.data.opening import open_for_training
 from event2vec.data.parts import REJECTED, Note, describe_scaled
 from event2vec.data.prepare import Report
 from event2vec.data.remote import address_of, holds_store
