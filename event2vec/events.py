@@ -56,7 +56,7 @@ class Events:
 
     @classmethod
     def join(cls, parts: Sequence["Events"]) -> "Events":
-        """Parts of one recording, whose times go on from one to the next."""
+        """Parts of one recording, whose times continue from one to the next."""
         columns = {name: [getattr(part, name) for part in parts] for name in COLUMNS}
         return cls(**{name: _join(column) for name, column in columns.items()}, sensor=parts[0].sensor)
 

@@ -12,7 +12,7 @@ class ExecutionOptions(TypedDict, total=False):
     workers: int  # processes that prepare data; usually 1
     device: str | None  # where networks run: "cpu", "cuda:1", ...; None: on the best device
     precision: str | None  # their number type; None: on CUDA that of the training, elsewhere 32-true
-    progress: Progress  # what is told how far the work is; usually nobody
+    progress: Progress  # where progress is reported; usually nowhere
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _fetch(address: Address, files: Sequence[str]) -> list[Path]:
 
 
 def _check_reachable(address: Address) -> None:
-    """Ask for the repository: a download alone would fall back on old files without a word."""
+    """Ask for the repository: a download alone would silently fall back on old files."""
     library = import_library()
     with one_line_errors(address):
         library.HfApi().model_info(address.repo, revision=address.revision)
@@ -157,7 +157,7 @@ def _no_network(error: BaseException) -> str:
 
 
 def _refused(place: str, error: Any) -> FileError:
-    """An answer other than yes."""
+    """The error for a request that the Hub refused."""
     status = getattr(error.response, "status_code", 0)
     if status == 401:
         return FileError(place, "needs a token that is valid. Run: hf auth login")

@@ -100,7 +100,7 @@ class Described:
 
 
 def describe_settings(section: Settings, prefix: str = "") -> Iterator[Described]:
-    """Every setting that has a value of its own."""
+    """Every setting that is not a section."""
     kind: type = type(section)
     for each in fields(section):
         name, value = prefix + each.name, getattr(section, each.name)

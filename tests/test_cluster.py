@@ -188,6 +188,8 @@ def test_a_program_that_is_connected_stays_on_the_cluster_that_is_named(cluster)
 def test_what_no_cluster_has_is_refused_when_it_is_named():
     with pytest.raises(Event2VecError, match="threads of each task must be at least 1, got 0"):
         Cluster("auto", threads=0)
+    with pytest.raises(Event2VecError, match=r"got '128'. The number of events .* is `clusters`$"):
+        Cluster("128")
     with pytest.raises(Event2VecError, match=r"`cluster` must be auto .* got 'nowhere'"):
         Cluster("nowhere")
     with pytest.raises(Event2VecError, match="Ray chooses the GPU of each task: set `device` to cuda, not cuda:1"):

@@ -116,7 +116,7 @@ class Images(nn.Module):
             self.patch = nn.Conv2d(dim, dim, 2, 2)
 
     def tokens(self, side: int) -> int:
-        """Of each image."""
+        """The tokens of each image."""
         step, patch = (32, 4) if self.layout == "published" else (8, 2)
         return max(math.ceil(side / step) // patch, 1) ** 2
 

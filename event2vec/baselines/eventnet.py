@@ -138,7 +138,7 @@ class PointNetwork(nn.Module):
         self.norms = nn.ModuleList(PointNorm(wide) for _, wide in pairs)
 
     def forward(self, batch: EventBatch) -> Float[Tensor, "events features"]:
-        """Of valid events alone, so that padding does not count in the norms."""
+        """The features of valid events alone, so that padding does not count in the norms."""
         points = normalised_coordinates(batch)[batch.valid].to(next(self.parameters()).dtype)
         for layer, norm in zip(self.layers[:-1], self.norms[:-1], strict=True):
             points = F.relu(norm(layer(points)))

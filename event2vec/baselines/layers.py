@@ -30,15 +30,15 @@ class _Norm(nn.modules.batchnorm._BatchNorm):
 
 
 class BatchNorm(_Norm, nn.BatchNorm2d):
-    """Of frames."""
+    """Batch norm of frames."""
 
 
 class PointNorm(_Norm, nn.BatchNorm1d):
-    """Of vectors: events, nodes, one for each row."""
+    """Batch norm of vectors: events, nodes, one for each row."""
 
 
 class VolumeNorm(_Norm, nn.BatchNorm3d):
-    """Of frames over time."""
+    """Batch norm of frames over time."""
 
 
 def drop(features: Float[Tensor, "*shape"], share: float, generator: torch.Generator | None) -> Float[Tensor, "*shape"]:

@@ -69,7 +69,7 @@ class SparseGru(Classifier):
 
 
 def _convolutions(layout: str) -> tuple[nn.Sequential, int]:
-    """What turns a frame into features, and how many."""
+    """The layers that turn a frame into features, and the number of these."""
     if layout == "published":
         sizes = [(1, 64, 11, 4, 2), (64, 192, 5, 1, 2), (192, 384, 3, 1, 1), (384, 256, 3, 1, 1), (256, 256, 3, 1, 1)]
         layers: list[nn.Module] = []

@@ -1,4 +1,4 @@
-"""How every benchmark measures: sides in turn, the best of several rounds, memory in a process of its own."""
+"""How every benchmark measures: sides in turn, the best of several rounds, memory in a separate process."""
 
 import gc
 import time

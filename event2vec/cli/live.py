@@ -187,7 +187,7 @@ def _sum_up(stream: "Live") -> None:
 
 
 class Lines:
-    """One line that renews itself at a terminal; elsewhere a line for each change, or each second."""
+    """One line that is updated in place at a terminal; elsewhere a line for each change, or each second."""
 
     def __init__(self, as_json: bool) -> None:
         self.as_json, self.terminal = as_json, sys.stdout.isatty() and not as_json

@@ -76,7 +76,7 @@ def _add_cluster_options(parser: ArgumentParser) -> None:
         type=at_least(2),
         metavar="L",
         help="reduce each recording to L cluster events (Alg. 1) instead of keeping all, for recipes with "
-        "sampling.method clusters; L is their sampling.length",
+        "sampling.method clusters; L is their sampling.length. (--cluster is about machines)",
     )
     parser.add_argument(
         "--clusterings",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # What messages of the library call an argument: a Python user has those, the command line has options.
 ARGUMENT = re.compile(
-    "`(cluster|columns|data|device|folds|group_by|labels|loop|min_events|out|overwrite|precision|private|sensor|speed|"
+    "`(cluster|clusters|columns|data|device|folds|group_by|labels|loop|min_events|out|overwrite|precision|private|sensor|speed|"
     "stride|time_unit|window|window_events|windows|workers)`"
 )
 

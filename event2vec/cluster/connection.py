@@ -59,7 +59,8 @@ class Cluster:
 def check_address(address: str) -> None:
     host, _, port = address.rpartition(":")
     if address not in ("auto", "local") and not (host and port.isdecimal() and len(port) < 6 and "/" not in host):
-        raise Event2VecError(f"`cluster` must be {EXPECTED}, got {shown(address)}")
+        hint = ". The number of events that recordings are clustered to is `clusters`" if address.isdecimal() else ""
+        raise Event2VecError(f"`cluster` must be {EXPECTED}, got {shown(address)}{hint}")
 
 
 def connect(address: str) -> Any:

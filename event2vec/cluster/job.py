@@ -83,7 +83,7 @@ class Job:
         return any(node.get("CPU", 0) >= self.cluster.threads and node.get("GPU", 0) >= gpus for node in nodes)
 
     def _say_if_stuck(self) -> None:
-        """Nodes come and go: Ray waits without a word for one that is large enough."""
+        """Nodes come and go: Ray waits silently for one that is large enough."""
         was_stuck, self.is_stuck = self.is_stuck, not self._is_fit(self.gpus)
         if self.is_stuck and not was_stuck:
             needed = f"{counted(self.cluster.threads, 'CPU core')} and {counted(self.gpus, 'GPU')}"
@@ -133,7 +133,7 @@ class Job:
         )
 
     def _show(self) -> None:
-        """What tasks have told since the last look."""
+        """Show what tasks have reported since the last call."""
         self._say_if_stuck()
         try:
             notes, lines = self.ray.get(self.board.take.remote(), timeout=SECONDS_TO_TELL)

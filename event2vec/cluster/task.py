@@ -21,7 +21,7 @@ SECONDS_TO_RETRY = 5.0  # until a server that did not answer is asked again
 
 @dataclass(frozen=True)
 class Failed:
-    """What a task gives back instead of a result."""
+    """What a task returns instead of a result."""
 
     error: Exception
 
@@ -49,7 +49,7 @@ class Board:
 
 
 class Told(Progress):
-    """Progress of a task, told to the process that asked for it, now and then."""
+    """Progress of a task, reported from time to time to the process that asked for it."""
 
     def __init__(self, board: Any, number: int) -> None:
         self.board, self.number = board, number

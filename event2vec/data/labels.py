@@ -155,7 +155,7 @@ def class_order(names: set[str]) -> tuple[str, ...]:
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The lines that have something in them, with their numbers."""
+    """The lines that are not empty, with their numbers."""
     text = read_text(path, LARGEST_TABLE).lstrip("\ufeff")
     try:
         reader = csv.reader(text.splitlines(), skipinitialspace=True)
@@ -166,7 +166,7 @@ def _rows(path: Path) -> list[tuple[int, list[str]]]:
 
 
 def _header(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[dict[str, int], bool]:
-    """The position of each column, and whether times are those of the camera's clock. Takes the header off the rows."""
+    """The position of each column, and whether times are those of the camera's clock. Removes the header."""
     heads = [cell.lower() for cell in rows[0][1]] if rows else []
     places = {
         column: next((heads.index(name) for name in names if name in heads), -1) for column, names in NAMES.items()

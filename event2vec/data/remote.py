@@ -154,7 +154,7 @@ def room_for_shards() -> float:
 
 
 def _make_room(newest: Path, limit: float) -> None:
-    """Remove what was not used for longest. A process that reads a removed shard keeps it until it opens another."""
+    """Remove what was used least recently. A process that reads a removed shard keeps it until it opens another."""
     found = []
     for mirror in cache_folder().glob(f"*/{ADDRESS}"):
         for path in (mirror.parent / SHARDS).glob("*.bin"):
@@ -232,7 +232,7 @@ def check_free(address: str) -> None:
 
 
 def _open(address: str) -> tuple[Any, str]:
-    """The way to an address and the path there. All go through here, so none is kept that has a secret in it."""
+    """The file system of an address, and the path in it. Addresses with a secret are refused here, the only way in."""
     import fsspec
 
     check_address(address)

@@ -289,7 +289,7 @@ class EventStore:
 def _open_columns(
     folder: Path, facts: dict[str, Any], events: int, offsets: NDArray[np.int64]
 ) -> tuple[Mapping[str, Any], Measures | None]:
-    """The columns, in one file each or in shards, which have their recordings measured."""
+    """The columns, in one file each or in shards; these come with the measures of their recordings."""
     if "shards" not in facts:
         types = facts.pop("types", None)
         if not isinstance(types, dict):

@@ -123,7 +123,7 @@ class Windows(Settings, section="windows"):
 
 
 class _Cutter:
-    """What of a recording has come and is still needed."""
+    """The part of a recording that has arrived and is still needed."""
 
     def __init__(self) -> None:
         self.held: Events | None = None
@@ -163,7 +163,7 @@ class _ByTime(_Cutter):
                 return
 
     def _find(self) -> bool:
-        """Drop what no window needs any more, and go on to the next window that has an event."""
+        """Drop what no window needs any more, and move to the next window that has an event."""
         while self.held is not None:
             self.held = self.held.select(slice(self.held.before(self.start), None))
             if len(self.held) == 0:

@@ -267,7 +267,7 @@ def highest_bytes() -> int:
 
 
 def bytes_of_answer(model: Classifier, recording: Events) -> int:
-    """Memory of a network and of one answer at its highest, in a process of its own, beyond that of our code."""
+    """Memory of a network and of one answer at its highest, in a separate process, beyond that of our code."""
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=end_with_parent) as pool:
         grown = pool.submit(_grow, model.cpu(), recording).result()
     return grown + sum(weight.nbytes for weight in model.state_dict().values())

@@ -16,7 +16,7 @@ OVERLAP = 0.5  # intersection over union from which an answer has found a labell
 
 
 class _Piece(NamedTuple):
-    """A class from when to when, in microseconds."""
+    """A class, with its start and stop in microseconds."""
 
     start: int
     stop: int
@@ -48,7 +48,7 @@ class TimelineScore:
 
     @property
     def latency(self) -> float | None:
-        """The median onset latency in seconds; None if no span was ever answered rightly."""
+        """The median onset latency in seconds; None if no span was ever answered correctly."""
         return float(np.median(self.latencies)) if self.latencies else None
 
     def facts(self) -> dict[str, Any]:

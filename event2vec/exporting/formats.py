@@ -65,7 +65,7 @@ def follow(model: Classifier) -> torch.export.ExportedProgram:
 
 @contextmanager
 def hushed() -> Iterator[None]:
-    """Without what exporters say about packages that are missing, and about networks that they cannot follow."""
+    """Silence what exporters say about missing packages, and about networks that they cannot follow."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -27,7 +27,7 @@ LARGE = 1 << 28  # bytes of a file that is read whole and should not be
 ROW = 16  # bytes that an event takes in a file, roughly
 DISORDER = 50_000  # microseconds by which an event may come late
 
-PIECES: dict[str, Callable[[Path, Reading, int], Iterator[Decoded]]] = {  # with about so many bytes at once
+PIECES: dict[str, Callable[[Path, Reading, int], Iterator[Decoded]]] = {  # with about this many bytes at once
     "es": lambda path, how, size: es.read_es_pieces(path),
     "hdf5": lambda path, how, size: hdf5.read_hdf5_pieces(path, max(size // ROW, 1), how.time_unit),
     "npy": lambda path, how, size: arrays.read_npy_pieces(path, max(size // ROW, 1), how.time_unit),
@@ -148,7 +148,7 @@ def _segments(path: Path, format: str, size: int) -> Iterator[Decoded]:
 
 
 class _Clock:
-    """Times that go on where the camera's clock, or the decoder of a piece, begins again."""
+    """Times that continue where the camera's clock, or the decoder of a piece, starts again."""
 
     def __init__(self) -> None:
         self.last: int | None = None

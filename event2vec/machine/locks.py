@@ -131,7 +131,7 @@ def _is_named(file: TextIO, path: Path) -> bool:
 
 
 def _sign(file: TextIO, folder: Path) -> None:
-    """Say who holds the lock. If the disk is full, nothing of it stays."""
+    """Write who holds the lock. If the disk is full, nothing of it stays."""
     try:
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")

@@ -18,7 +18,7 @@ def has_launcher() -> bool:
 
 
 def forget_launcher() -> None:
-    """Make this a process of its own: it has inherited a number from the launcher of what started it."""
+    """Leave the group of processes that a launcher started: this one has inherited its number from its parent."""
     for name in list(os.environ):
         if name in (*RANKS, *SIZES) or name.startswith(LAUNCHERS):
             del os.environ[name]

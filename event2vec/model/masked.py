@@ -17,7 +17,7 @@ from event2vec.model.relative import hide_places, positions_of
 
 
 class MaskedModel(nn.Module):
-    """A network that learns without labels, by telling what is hidden from it."""
+    """A network that learns without labels, by predicting what is hidden from it."""
 
     config: NetworkConfig
     reusable: tuple[str, ...]

@@ -166,6 +166,6 @@ class Predictor:
 
 
 def _even(scores: Float[Any, " classes"]) -> Float[Any, " classes"]:
-    """The same score for every class, whatever the scores were."""
+    """Equal scores for all classes, whatever they were."""
     score = 1 / len(scores)
     return np.full_like(scores, score) if isinstance(scores, np.ndarray) else scores.new_full(scores.shape, score)

@@ -59,7 +59,7 @@ class PipeSource(Source):
         return self._chunk(data[:end])
 
     def _end(self) -> Chunk | None:
-        """The last line may lack its end; half a word is none."""
+        """What is left at the end: the last line may lack its line end, and half a word is dropped."""
         rest, self.rest = self.rest, b""
         if rest and self.text is None:
             self._recognise(rest)

@@ -44,7 +44,7 @@ class Source(ABC):
         """Free what the source holds."""
 
     def _follow(self, clock: StreamClock, raw: NDArray[Any]) -> NDArray[np.int64]:
-        """A sender's times on the stream's clock; the first that went back are said."""
+        """A sender's times on the stream's clock; the first that went back are reported."""
         late, restarts = clock.late, clock.restarts
         times = clock.follow(raw)
         if clock.late and not late:
@@ -54,7 +54,7 @@ class Source(ABC):
         return times
 
     def _reject(self, count: int, what: str) -> None:
-        """Count what cannot be used, and say so once."""
+        """Count what cannot be used, and report it once."""
         if count and not self.rejected:
             self.notices.append(f"{what}; more like it will only be counted")
         self.rejected += count

@@ -65,7 +65,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What each network came to, and where the tables and pictures are."""
+    """The result of each network, and where the tables and pictures are."""
 
     results: list[RowResult]
     protocol: str  # how they were trained and where

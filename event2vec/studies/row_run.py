@@ -83,7 +83,7 @@ class RowRun:
 
     @property
     def is_timed(self) -> bool:
-        """No seed changes the speed."""
+        """Whether speed is measured with this run: with the first seed alone, since no seed changes it."""
         return self.recipe.training.seed == 0 and (self.row.paper_ms is not None or self.experiment.speed)
 
     @property
@@ -97,7 +97,7 @@ class RowRun:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """By which the same work is recognised."""
+        """What was asked for, by which the same work is recognised."""
         return {
             "recipe": self.recipe.to_yaml(),
             "data": str(self.setting.source) if self.setting.data else None,
@@ -134,7 +134,7 @@ class RowRun:
 
     @property
     def _note(self) -> Path:
-        """Beside the run: a training begins in an empty folder."""
+        """The file with what was asked for; beside the run, since a training starts in an empty folder."""
         return self.folder.with_name(f"{self.folder.name}.asked.json")
 
     def _is_finished(self) -> bool:
@@ -188,7 +188,7 @@ def _engine(row: Row, sampling: Sampling) -> BatchedKMeans | Alternative:
 
 
 def _check_test_part(store: EventStore) -> None:
-    """Before a training whose network could not be judged."""
+    """Refuse data without a test part before training on it: the network could not be judged."""
     if "test" not in store.splits:
         found = ", ".join(sorted(set(store.splits)))
         raise FileError(
@@ -204,6 +204,6 @@ def evenly_spaced(store: EventStore, most: int) -> list[Events]:
 
 
 def _time_clustering(engine: BatchedKMeans | Alternative, recordings: list[Events], length: int) -> Figure:
-    """Over recordings, in milliseconds."""
+    """Milliseconds of one recording, over several."""
     engine(recordings[0], length)  # the first call loads the code
     return Figure.of([1e3 * seconds_of(partial(engine, events, length)) for events in recordings])

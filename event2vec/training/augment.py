@@ -206,7 +206,7 @@ def augment(batch: EventBatch, config: AugmentConfig, generator: torch.Generator
 
 
 def transforms_of(config: AugmentConfig) -> tuple[Transform, ...]:
-    """What is on, in the paper's order."""
+    """The augmentations that are on, in the paper's order."""
     all_of_them: tuple[tuple[float, Transform], ...] = (
         (config.resize, Resize(config.resize)),
         (config.rotate, Rotate(config.rotate)),

@@ -10,6 +10,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 
+from event2vec.evaluation.figures.curves import SHARES
 from event2vec.machine.atomic import whole_file
 from event2vec.model.checkpoint import save_model
 from event2vec.progress import Progress
@@ -21,7 +22,7 @@ from event2vec.training.objectives import Objective
 
 
 class Beginning(pl.Callback):
-    """Lets the run begin once all processes of a distributed training are here.
+    """Starts the run once all processes of a distributed training are here.
 
     Earlier, a slow process could take what the first one writes for a run that was stopped.
     """
@@ -73,41 +74,50 @@ class Diary(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, learner: pl.LightningModule) -> None:
         """Called after validation."""
         assert isinstance(learner, Learner)
-        row = self._row(trainer, learner)
+        trained, validated = learner.take_means("train"), _validated(trainer, learner)
+        row = self._row(trainer, learner, trained, validated)
+        line = self._line(trainer, learner, trained, validated)
         if trainer.is_global_zero:
             append_row(self.run.metrics_file, row)
             save_model(learner.objective.model, self.run.network)
             if trainer.logger:
                 trainer.logger.log_metrics({f"epoch/{name}": value for name, value in row.items()}, trainer.global_step)
-            self.progress.say(self._line(trainer, learner, row))
+            self.progress.say(line)
 
-    def _row(self, trainer: pl.Trainer, learner: Learner) -> dict[str, float]:
+    def _row(
+        self, trainer: pl.Trainer, learner: Learner, trained: dict[str, float], validated: dict[str, float]
+    ) -> dict[str, float]:
         train_seconds = learner.step_ended - self.started
         row: dict[str, float] = {"epoch": trainer.current_epoch + 1.0, "step": float(trainer.global_step)}
-        row |= {f"train_{name}": value for name, value in learner.take_means("train").items()}
-        row |= {
-            name.replace("/", "_"): float(value)
-            for name, value in trainer.callback_metrics.items()
-            if name.startswith("validation/")
-        }
+        row |= {f"train_{name}": value for name, value in trained.items()}
+        row |= {f"validation_{name}": value for name, value in validated.items()}
         row["learning_rate"] = float(trainer.optimizers[0].param_groups[0]["lr"])
         row["seconds"] = time.perf_counter() - self.started
         row["data_share"] = self.data_seconds / train_seconds if train_seconds else 0.0
         return row
 
-    def _line(self, trainer: pl.Trainer, learner: Learner, row: dict[str, float]) -> str:
+    def _line(
+        self, trainer: pl.Trainer, learner: Learner, trained: dict[str, float], validated: dict[str, float]
+    ) -> str:
         """The metrics of the epoch, and the time left."""
-        shown = {name: _shown(name, row[name]) for name in row if name.startswith(("train_", "validation_"))}
-        self.validated = next((text for name, text in shown.items() if name.startswith("validation_acc")), "")
+        found = {name: _shown("validation", name, value) for name, value in validated.items()}
+        shown = [*(_shown("train", name, value) for name, value in trained.items()), *found.values()]
+        self.validated = found.get(learner.objective.monitor, "")
         steps, whole = trainer.global_step - self.steps_before, (trainer.max_epochs or 0) * learner.steps
         left = (time.perf_counter() - self.began) / max(steps, 1) * (whole - trainer.global_step)
         epoch = f"epoch {trainer.current_epoch + 1}/{trainer.max_epochs}"
-        return "  ".join([epoch, *shown.values(), f"{_duration(left)} left"])
+        return "  ".join([epoch, *shown, f"{_duration(left)} left"])
 
 
-def _shown(name: str, value: float) -> str:
-    words = name.replace("_", " ")
-    return f"{words} {value:.1%}" if "accuracy" in name else f"{words} {value:.4g}"
+def _validated(trainer: pl.Trainer, learner: Learner) -> dict[str, float]:
+    """What `Means` logged; nothing without validation recordings."""
+    logged = {name: trainer.callback_metrics.get(f"validation/{name}") for name in learner.objective.metrics}
+    return {name: float(value) for name, value in logged.items() if value is not None}
+
+
+def _shown(split: str, name: str, value: float) -> str:
+    words = f"{split} {name.replace('_', ' ')}"
+    return f"{words} {value:.1%}" if name in SHARES else f"{words} {value:.4g}"
 
 
 def _duration(seconds: float) -> str:
@@ -117,7 +127,7 @@ def _duration(seconds: float) -> str:
 
 
 class Checkpoints(pl.Callback):
-    """Saves the last state, to resume from, and the network of the best epoch; stops a training that no longer gains.
+    """Saves the last state, to resume from, and the network of the best epoch; ends a training that no longer improves.
 
     Must come after Diary. Of epochs that are equally good, the one with the lowest loss is best: small validation parts
     have many of them.

@@ -122,7 +122,7 @@ def _leave_group() -> None:
 
 
 def evaluate_masked(network: Path, store: EventStore, recipe: Recipe, compute: Compute) -> dict[str, float]:
-    """How well a pre-trained network tells the hidden events of a store: the means that validation has."""
+    """How well a pre-trained network predicts the hidden events of a store: the means that validation has."""
     model = load_any_model(network)
     assert isinstance(model, MaskedModel)
     objective = masked_objective(model.to(compute.device), recipe.objective)

@@ -82,7 +82,7 @@ def by_full_name(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tupl
 
 
 def setting_names() -> list[str]:
-    """Every setting that has a value of its own, such as training.epochs, with those of all networks."""
+    """Every setting that is not a section, such as training.epochs, with those of all networks."""
     return list(dict.fromkeys(each.name for recipe in recipes_of_networks() for each in describe_settings(recipe)))
 
 

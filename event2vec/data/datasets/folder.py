@@ -114,7 +114,7 @@ def _draw_split(
 
 
 def _warn_untested(classes: Sequence[str], labels: Sequence[int], aside: NDArray[np.bool_], remedy: str) -> None:
-    """Name the classes of which nothing could be put aside, though there are recordings enough."""
+    """Name the classes of which nothing could be put aside, although there are enough recordings."""
     tested = {labels[index] for index in np.flatnonzero(aside).tolist()}
     missing = [classes[label] for label, count in Counter(labels).items() if count >= FEWEST and label not in tested]
     if missing:
