@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from event2vec.data.windows import Windows, seconds
 from event2vec.errors import FileError
 from event2vec.io import WRITERS, write_events
 from event2vec.io.chunks import read_chunks
+from event2vec.io.recording import ReadingOptions
 from event2vec.machine.atomic import whole_folder
 from event2vec.progress import SILENT, Progress
 
@@ -29,7 +30,7 @@ def cut_recording(
     suffix: str = ".npz",
     overwrite: bool = False,
     progress: Progress = SILENT,
-    **reading: Any,
+    **reading: Unpack[ReadingOptions],
 ) -> CutRecording:
     """Write the windows of a recording to FOLDER/<its name>/, which appears once it is complete. Memory stays bounded.
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from event2vec.errors import Event2VecError, Event2VecWarning, FileError
 from event2vec.events import Events
-from event2vec.io import read_events
+from event2vec.io import read_arrays
 from event2vec.io.folders import describe_skipped, find_recordings
+from event2vec.io.recording import Reading, ReadingOptions
 from event2vec.model.predictor import BATCH, Prediction, Predictor
 from event2vec.runtime import open_predictor
 
@@ -51,7 +52,7 @@ def predict(
     *,
     vote: int = 1,
     min_confidence: float = 0.0,
-    **reading: Any,
+    **reading: Unpack[ReadingOptions],
 ) -> list[FileAnswer]:
     """Classify recordings in files, and all recordings below folders, with the network of a run or of an exported file.
 
@@ -64,7 +65,7 @@ def predict(
     model = run if isinstance(run, Predictor) else open_predictor(run)
     found = find_files(paths)
     network = model.for_reading(len(found) * vote)  # decided once, for all batches
-    readable = _read(found, {**reading, "usual": model.config.sensor})
+    readable = _read(found, Reading.of(usual=model.config.sensor, **reading))
     while batch := list(islice(readable, BATCH)):
         answers = network.predict([events for _, events in batch], vote=vote, min_confidence=min_confidence)
         for (place, events), answer in zip(batch, answers, strict=True):
@@ -88,13 +89,13 @@ def _files_of(path: Path) -> list[FileAnswer]:
     return [FileAnswer(fspath(file)) for file in recordings]
 
 
-def _read(found: list[FileAnswer], options: dict[str, Any]) -> Iterator[tuple[int, Events]]:
+def _read(found: list[FileAnswer], how: Reading) -> Iterator[tuple[int, Events]]:
     """The place of each file that can be read, and its events; the others get an error."""
     for place, each in enumerate(found):
         if each.error is not None:
             continue
         try:
-            events = read_events(each.file, **options)
+            events = read_arrays(each.file, how)
             if len(events) == 0:
                 raise FileError(each.file, "holds no events, so there is nothing to classify")
             yield place, events

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from event2vec.errors import Event2VecError
 from event2vec.evaluation.smoothing import smooth
 from event2vec.events import Events
 from event2vec.io.chunks import decode_chunks
-from event2vec.io.recording import Reading
+from event2vec.io.recording import Reading, ReadingOptions
 from event2vec.machine.atomic import whole_file
 from event2vec.model.predictor import BATCH, UNKNOWN, Predictor
 from event2vec.progress import SILENT, Progress
@@ -150,7 +150,7 @@ def timeline(
     vote: int = 1,
     batch: int = BATCH,
     progress: Progress = SILENT,
-    **reading: Any,
+    **reading: Unpack[ReadingOptions],
 ) -> Timeline:
     """Answer a long recording window by window; a file is read in chunks, so that memory stays bounded.
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,14 @@ class Decoded:
         """A valid file without events."""
         nothing = np.empty(0, np.int64)
         return cls(nothing, nothing, nothing, nothing, sensor, None, warnings)
+
+
+class ReadingOptions(TypedDict, total=False):
+    """The options of `read_events` that other functions hand on."""
+
+    sensor: SensorLike | None
+    columns: str | None
+    time_unit: str | None
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Events
 from event2vec.io import read_events
 from event2vec.io.chunks import read_chunks
+from event2vec.io.recording import ReadingOptions
 from event2vec.machine.atomic import whole_file
 from event2vec.player.animation import Animation, find_ffmpeg, write_gif, write_mp4
 from event2vec.player.clip import Clip, Thinner, thin
@@ -32,7 +33,9 @@ class Viewed:
     sensor: Sensor
 
 
-def view(recording: Events | str | Path, path: str | Path, *, title: str | None = None, **reading: Any) -> Viewed:
+def view(
+    recording: Events | str | Path, path: str | Path, *, title: str | None = None, **reading: Unpack[ReadingOptions]
+) -> Viewed:
     """Write a page with the event player (.html), or an animation (.gif, or .mp4 where ffmpeg is installed).
 
         view("walk.aedat4", "walk.html")
@@ -55,7 +58,7 @@ def view(recording: Events | str | Path, path: str | Path, *, title: str | None 
     return Viewed(path, len(events), len(events), animation.speed, events.duration, events.sensor)
 
 
-def _write_page(recording: Events | str | Path, path: Path, title: str, reading: dict[str, Any]) -> Viewed:
+def _write_page(recording: Events | str | Path, path: Path, title: str, reading: ReadingOptions) -> Viewed:
     """A file is read in chunks, of which only the events that are shown are kept."""
     thinner = Thinner(MOST)
     duration = 0

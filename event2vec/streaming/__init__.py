@@ -9,15 +9,16 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Unpack
 
 import numpy as np
 
 from event2vec.errors import Event2VecError
 from event2vec.events import Events
+from event2vec.io.recording import Reading, ReadingOptions
 from event2vec.model.predictor import UNKNOWN, Judged, Predictor
 from event2vec.model.trained_on import Extent
 from event2vec.runtime import open_predictor
-from event2vec.sensor import Sensor, SensorLike
 from event2vec.streaming.answers import NOTHING, Answer, Answerer, Read
 from event2vec.streaming.reader import Reader
 from event2vec.streaming.recorder import Recorder, check_recording
@@ -200,9 +201,7 @@ def live(
     loop: bool = False,
     record: str | Path | None = None,
     overwrite: bool = False,
-    sensor: SensorLike | None = None,
-    columns: str | None = None,
-    time_unit: str | None = None,
+    **reading: Unpack[ReadingOptions],
 ) -> Live:
     """Answers on a live stream, for as long as it lasts: on the newest `window` seconds, every `every` seconds.
 
@@ -213,21 +212,13 @@ def live(
     input, or a recording, played at its own speed times `speed`, again and again with `loop`. Fewer than `min_events`
     events in a window give `nothing`, and a best score below `min_confidence` gives `unknown`. `record` keeps the
     stream in a file. Windows are those of the training, unless given: `trained_window` and `fewest_events` decide.
+    `reading` holds the options of `read_events`.
     """
     if record is not None:
         check_recording(Path(record), overwrite)
     model = run if isinstance(run, Predictor) else open_predictor(run.folder if isinstance(run, Run) else run)
     length = window if window is not None else trained_window(model).seconds
     check_window(length)
-    declared = None if sensor is None else Sensor.of(sensor)
-    opened = open_source(
-        source,
-        model.config.sensor,
-        speed=speed,
-        loop=loop,
-        declared=declared,
-        columns=columns,
-        time_unit=time_unit,
-    )
+    opened = open_source(source, model.config.sensor, speed, loop, Reading.of(**reading))
     recorder = None if record is None else Recorder(record, opened.sensor, overwrite)
     return Live(model, opened, length, every, min_events, min_confidence, recorder)

@@ -2,11 +2,13 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from event2vec.errors import Event2VecError
 from event2vec.events import Events
-from event2vec.io import read_events
+from event2vec.io import read_arrays
+from event2vec.io.recording import AS_STORED, Reading
 from event2vec.names import shown
 from event2vec.sensor import Sensor
 from event2vec.streaming.camera_source import CameraSource
@@ -19,16 +21,13 @@ from event2vec.streaming.udp_source import UdpSource
 def open_source(
     source: str | Path | Events | Source,
     sensor: Sensor,
-    *,
     speed: float = 1.0,
     loop: bool = False,
-    declared: Sensor | None = None,
-    columns: str | None = None,
-    time_unit: str | None = None,
+    how: Reading = AS_STORED,
 ) -> Source:
     """A source from its name: `camera`, `camera:SERIAL`, `udp://HOST:PORT`, `-` or a file.
 
-    `sensor` is the network's, which packets and pipes are taken to have unless another one is `declared`.
+    `sensor` is the network's, which packets and pipes are taken to have unless `how` names another one.
     """
     if isinstance(source, Source):
         return source
@@ -39,11 +38,11 @@ def open_source(
     if name == "camera" or name.startswith("camera:"):
         return CameraSource(name.partition(":")[2] or None)
     if name == "-":
-        return PipeSource(sys.stdin.buffer, declared or sensor, columns, time_unit)
+        return PipeSource(sys.stdin.buffer, how.sensor or sensor, how.columns, how.time_unit)
     if name.startswith("udp:"):
         host, port = parse_address(name.removeprefix("udp:").removeprefix("//"), "udp://127.0.0.1:3333")
-        return UdpSource(host, port, declared or sensor)
-    events = read_events(name, sensor=declared, columns=columns, time_unit=time_unit, usual=sensor)
+        return UdpSource(host, port, how.sensor or sensor)
+    events = read_arrays(name, replace(how, usual=sensor)).torch()
     return RecordingSource(events, speed, loop)
 
 
