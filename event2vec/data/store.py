@@ -3,23 +3,23 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from event2vec.data.addresses import is_address
-from event2vec.data.remote import address_of, local_folder
-from event2vec.data.shards import Shard, ShardedColumn, Shards
-from event2vec.data.store_layout import DURATIONS, LABELS, OFFSETS, RECORDED, SETS
+from event2vec.data.remote import local_folder
+from event2vec.data.shards import ShardedColumn
+from event2vec.data.store_layout import LABELS, OFFSETS, SETS
 from event2vec.data.store_reader import (
     PREPARE_AGAIN,
+    Measures,
     check_events,
     check_index,
     check_sets,
-    map_column,
-    read_amounts,
+    open_columns,
     read_description,
     read_index,
     take_number,
@@ -34,13 +34,6 @@ from event2vec.events import COLUMNS, Events
 from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.settings import build_settings
-
-
-class Measures(NamedTuple):
-    """What is known of all recordings without reading them."""
-
-    durations: NDArray[np.int64]
-    recorded: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +78,7 @@ class EventStore:
             check_class_names(classes)
             offsets = read_index(folder / OFFSETS, len(sources) + 1)
             labels, sets = (read_index(folder / name, len(sources)) for name in (LABELS, SETS))
-            columns, measures = _open_columns(folder, facts, events, offsets)
+            columns, measures = open_columns(folder, facts, events, offsets)
             check_index(offsets, labels, events, len(classes), len(sources), {len(splits), len(groups)})
             check_sets(sets, labels, splits, sources, groups)
         except (TypeError, ValueError, OSError) as error:
@@ -284,28 +277,6 @@ class EventStore:
             torch.ones(()).expand(len(t)) if rho.strides == (0,) else torch.from_numpy(rho.astype(np.float32)),
             self.sensor,
         )
-
-
-def _open_columns(
-    folder: Path, facts: dict[str, Any], events: int, offsets: NDArray[np.int64]
-) -> tuple[Mapping[str, Any], Measures | None]:
-    """The columns, in one file each or in shards; these come with the measures of their recordings."""
-    if "shards" not in facts:
-        types = facts.pop("types", None)
-        if not isinstance(types, dict):
-            raise ValueError(f"types must name one type for each column, got {shown(types)}")
-        return {name: map_column(folder, name, types.get(name), events) for name in COLUMNS}, None
-    facts.pop("index", None)  # for those who fetch it
-    listed = facts.pop("shards")
-    if not isinstance(listed, list):
-        raise ValueError(f"shards must be a list, got {shown(listed)}")
-    shards = Shards(folder, address_of(folder), [Shard.read(each) for each in listed])
-    if shards.starts[-1] != events:
-        raise ValueError(f"its shards have {counted(int(shards.starts[-1]), 'event')}, expected {events:,}")
-    if not np.isin(shards.starts, offsets).all():
-        raise ValueError("a recording is in two of its shards")
-    durations = read_index(folder / DURATIONS, len(offsets) - 1)
-    return shards.columns(), Measures(durations, read_amounts(folder / RECORDED, len(offsets) - 1))
 
 
 def _reopen(

@@ -1,15 +1,18 @@
 """The files of a store as they are read: every size and number is checked before it is believed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from event2vec.data.store_layout import DESCRIPTION, PIXELS, SHARDED_VERSION, VERSION
+from event2vec.data.remote import address_of
+from event2vec.data.shards import Shard, Shards
+from event2vec.data.store_layout import DESCRIPTION, DURATIONS, PIXELS, RECORDED, SHARDED_VERSION, VERSION
 from event2vec.documents import read_json
 from event2vec.errors import FileError
+from event2vec.events import COLUMNS
 from event2vec.names import counted, shown
 from event2vec.sensor import Sensor
 
@@ -150,3 +153,32 @@ def check_events(
         raise ValueError("polarities other than 0 and 1")
     if rho.strides != (0,) and not (rho.min() >= 1 and rho.max() < 2**53):
         raise ValueError("rho below 1 or not a number")
+
+
+class Measures(NamedTuple):
+    """What is known of all recordings without reading them."""
+
+    durations: NDArray[np.int64]
+    recorded: NDArray[np.float64]
+
+
+def open_columns(
+    folder: Path, facts: dict[str, Any], events: int, offsets: NDArray[np.int64]
+) -> tuple[Mapping[str, Any], Measures | None]:
+    """The columns, in one file each or in shards; these come with the measures of their recordings."""
+    if "shards" not in facts:
+        types = facts.pop("types", None)
+        if not isinstance(types, dict):
+            raise ValueError(f"types must name one type for each column, got {shown(types)}")
+        return {name: map_column(folder, name, types.get(name), events) for name in COLUMNS}, None
+    facts.pop("index", None)  # for those who fetch it
+    listed = facts.pop("shards")
+    if not isinstance(listed, list):
+        raise ValueError(f"shards must be a list, got {shown(listed)}")
+    shards = Shards(folder, address_of(folder), [Shard.read(each) for each in listed])
+    if shards.starts[-1] != events:
+        raise ValueError(f"its shards have {counted(int(shards.starts[-1]), 'event')}, expected {events:,}")
+    if not np.isin(shards.starts, offsets).all():
+        raise ValueError("a recording is in two of its shards")
+    durations = read_index(folder / DURATIONS, len(offsets) - 1)
+    return shards.columns(), Measures(durations, read_amounts(folder / RECORDED, len(offsets) - 1))

@@ -1,7 +1,7 @@
 """Cross-validation: every recording is tested once, by a network that did not learn from it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -111,27 +111,18 @@ def cross_validate(
     parts = [recipe.with_settings({"data.fold": number}) for number in range(1, folds + 1)]
     _check_parts(parts, opened.store)
     report_data(parts[0], opened, folder, progress)
-    results = dict[int, Fold]()
-
-    def keep(index: int, found: Fold | None) -> None:
-        if found:
-            interval = f"95 % interval {wilson_interval(found.accuracy, found.recordings).percent(1)} %"
-            share = f"{100 * found.accuracy:.1f} % of {found.recordings:,} recordings"
-            progress.say(f"Fold {found.fold} of {folds}: {share}; {interval}")
-            results[found.fold] = found
-            _write(folder, [results[number] for number in sorted(results)], asked)
-
-    _write(folder, [], asked)
+    results = _Results(folder, folds, asked, progress)
+    results.write()
     pieces = [_Piece(number, part, opened.store, folder, init, source) for number, part in enumerate(parts, 1)]
     names = [f"fold {piece.number}" for piece in pieces]
     try:
         with progress.stage("all folds", folds):
-            do_pieces(_train_fold, pieces, names, cluster, progress, found=keep, gpus=gpus)
+            do_pieces(_train_fold, pieces, names, cluster, progress, found=results.keep, gpus=gpus)
     except KeyboardInterrupt:
-        number = next(number for number in range(1, folds + 1) if number not in results)
-        progress.say(f"The same command continues with fold {number} of {folds}; finished folds are kept")
+        missing = next(number for number in range(1, folds + 1) if number not in results.found)
+        progress.say(f"The same command continues with fold {missing} of {folds}; finished folds are kept")
         raise
-    return CrossValidation.of(folder, [results[number] for number in sorted(results)])
+    return CrossValidation.of(folder, results.in_order)
 
 
 def fold_run(folder: Path, number: int) -> Run:
@@ -175,14 +166,35 @@ def _train_fold(piece: _Piece, progress: Progress) -> Fold | None:
     return Fold.of(piece.number, run) if is_first_rank() else None
 
 
-def _write(folder: Path, results: Sequence[Fold], asked: Mapping[str, Any]) -> None:
-    """What is known so far, and what was asked for, by which the same work is recognised."""
-    if not is_first_rank():
-        return
-    facts = CrossValidation.of(folder, results).facts() if results else {}
-    write_json(folder / SUMMARY, facts | {"asked": asked})
-    if results:
-        write_rows(folder / TABLE, [vars(fold) for fold in results])
+@dataclass
+class _Results:
+    """What is known so far, written after each fold."""
+
+    folder: Path
+    folds: int
+    asked: Mapping[str, Any]  # by which the same work is recognised
+    progress: Progress
+    found: dict[int, Fold] = field(default_factory=dict)
+
+    @property
+    def in_order(self) -> list[Fold]:
+        return [self.found[number] for number in sorted(self.found)]
+
+    def keep(self, index: int, fold: Fold | None) -> None:
+        if fold:
+            interval = f"95 % interval {wilson_interval(fold.accuracy, fold.recordings).percent(1)} %"
+            share = f"{100 * fold.accuracy:.1f} % of {fold.recordings:,} recordings"
+            self.progress.say(f"Fold {fold.fold} of {self.folds}: {share}; {interval}")
+            self.found[fold.fold] = fold
+            self.write()
+
+    def write(self) -> None:
+        if not is_first_rank():
+            return
+        facts = CrossValidation.of(self.folder, self.in_order).facts() if self.found else {}
+        write_json(self.folder / SUMMARY, facts | {"asked": self.asked})
+        if self.found:
+            write_rows(self.folder / TABLE, [vars(fold) for fold in self.in_order])
 
 
 def _folder(out: str | Path | None, name: Path, asked: Mapping[str, Any]) -> Path:
