@@ -256,9 +256,9 @@ def test_training_starts_from_an_imported_pretrained_network(tmp_path):
     assert len(copy_weights(classifier, tmp_path / "net")) > 20
     found = classifier.state_dict()["backbone.stages.0.blocks.1.widen.weight"]
     assert torch.equal(found, their_weights(TINY, masked=True)["classifier.backbone_net.layers.1.ffn.linear1.weight"])
-    with pytest.raises(Event2VecError, match=r"intensity linear, this recipe has log. Add --model.intensity linear"):
+    with pytest.raises(Event2VecError, match=r"intensity linear, this recipe has log. Set model.intensity to linear"):
         copy_weights(build_masked_model(TINY), tmp_path / "net")
-    with pytest.raises(Event2VecError, match=r"relative false, this recipe has true. Add --model.relative false"):
+    with pytest.raises(Event2VecError, match=r"relative false, this recipe has true. Set model.relative to false"):
         copy_weights(build_model(replace(TINY, intensity="linear", relative=True)), tmp_path / "net")
 
 
