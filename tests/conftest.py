@@ -18,6 +18,7 @@ import torch
 
 from event2vec import Events, Sensor
 from event2vec.machine.atomic import whole_file
+from event2vec.machine.cpu import fix_order_of_sums
 from event2vec.model import compiled_attention
 
 SMALL = Sensor(34, 30)
@@ -25,6 +26,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def pytest_configure() -> None:
+    fix_order_of_sums()  # as every program does before its first product; afterwards it is too late
     if "PYTEST_XDIST_WORKER" in os.environ:  # every core has a test; more threads would wait for each other
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         torch.set_num_threads(1)

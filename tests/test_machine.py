@@ -1,5 +1,6 @@
 """Settings of the process, in a process of their own."""
 
+import os
 import subprocess
 import sys
 
@@ -66,3 +67,31 @@ assert (threads, torch.get_num_threads()) == ([1], 2), "a short recording is ans
 
 def test_short_recordings_are_answered_on_the_calling_thread_alone():
     subprocess.run([sys.executable, "-c", ALONE], check=True, timeout=900)
+
+
+ORDER = """
+import sys, torch
+from event2vec import ModelConfig, build_model
+build_model(ModelConfig())
+torch.set_num_threads(int(sys.argv[1]))
+generator = torch.Generator().manual_seed(0)
+left, right = torch.randn(1000, 96, generator=generator), torch.randn(96, 160, generator=generator)
+found = [left @ right, left.T @ left, (left[:, :64] @ right[:64]).mT @ left]
+print([hex(hash(part.numpy().tobytes())) for part in found])
+"""
+
+
+def test_products_are_the_same_to_the_bit_for_any_number_of_threads():
+    """With a network in the process; MKL on Intel's processors would otherwise add in another order."""
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    answers = [
+        subprocess.run(
+            [sys.executable, "-c", ORDER, str(threads)],
+            check=True,
+            timeout=900,
+            env=environment,
+            stdout=subprocess.PIPE,
+        ).stdout
+        for threads in (1, 2, 3)
+    ]
+    assert len(set(answers)) == 1

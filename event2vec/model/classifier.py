@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch
-from event2vec.machine.cpu import on_one_thread
+from event2vec.machine.cpu import fix_order_of_sums, on_one_thread
 from event2vec.model.backbone import build_backbone
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.embedding import build_embedding
@@ -74,6 +74,7 @@ class Classifier(Predictor, nn.Module):
     """The parts, by the beginnings of their names, that another training may start from."""
 
     def __init__(self, config: NetworkConfig, class_names: tuple[str, ...], sampling: Sampling) -> None:
+        fix_order_of_sums()
         super().__init__()
         if class_names and len(class_names) != config.classes:
             raise ValueError(f"the network has {config.classes} classes, got {len(class_names)} names")
