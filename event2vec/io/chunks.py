@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events, arrange_events, as_array
 from event2vec.io import FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, refuse_options, text
-from event2vec.io.recording import Decoded, bounding_sensor, unwrap
+from event2vec.io.recording import Decoded, bounding_sensor, remedy, unwrap
 from event2vec.io.segments import PERIODS, SEGMENT, SUFFIXES, header_length, misplaced, segments
 from event2vec.names import excerpt
 from event2vec.sensor import Sensor, SensorLike
@@ -238,7 +238,5 @@ class _Order:
         try:
             events, _ = arrange_events(part.x, part.y, part.t, part.p, sensor=self.sensor)
         except ValueError as error:
-            raise FileError(
-                self.path, f"{excerpt(error, 240)}. Set the sensor size with --sensor WIDTHxHEIGHT"
-            ) from None
+            raise FileError(self.path, f"{excerpt(error, 240)}. {remedy(str(error))}") from None
         return replace(events, t=events.t + (first - self.start))

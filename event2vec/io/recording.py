@@ -91,7 +91,7 @@ def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> R
             t = unwrap(t, decoded.period)
             events, out_of_order = arrange_events(decoded.x, decoded.y, t, decoded.p, sensor=size, rho=decoded.rho)
     except ValueError as error:
-        raise FileError(path, f"{excerpt(error, 240)}. {_remedy(str(error))}") from None
+        raise FileError(path, f"{excerpt(error, 240)}. {remedy(str(error))}") from None
     start = decoded.clock + int(t.min() if out_of_order else t[0]) if len(events) else 0
     return Recording(events, format, start, out_of_order, declared is not None, decoded.warnings)
 
@@ -112,7 +112,8 @@ def bounding_sensor(x: Any, y: Any) -> Sensor:
     return Sensor(int(np.ceil(width)), int(np.ceil(height)))
 
 
-def _remedy(problem: str) -> str:
+def remedy(problem: str) -> str:
+    """What to do about events that `arrange_events` refused."""
     if "sensor" in problem:
         return "Set the sensor size with --sensor WIDTHxHEIGHT if the file has none or a wrong one"
     return "The file is damaged or not in the format it seems to be"
