@@ -37,7 +37,7 @@ class Mersenne:
     def shuffled(self, count: int, length: int) -> Int64[NDArray[Any], " length"]:
         """As the first `length` of `torch.randperm(count)`."""
         order = list(range(count))
-        draws = min(length, count - 1)
+        draws = max(min(length, count - 1), 0)
         steps = self._words(draws) % np.arange(count, count - draws, -1).astype(np.uint64)
         for place, step in enumerate(steps.tolist()):
             order[place], order[place + step] = order[place + step], order[place]

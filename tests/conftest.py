@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -23,6 +24,17 @@ from event2vec.model import compiled_attention
 
 SMALL = Sensor(34, 30)
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+# The same examples every time, and no limit in seconds: a busy machine must not fail a test.
+hypothesis.settings.register_profile(
+    "same everywhere",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("same everywhere")
 
 
 def pytest_configure() -> None:

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 from conftest import assert_same
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import event2vec.clustering as module
 import event2vec.clustering.compiled_engine as compiled_engine
 from event2vec import Event2VecError, Events, EventStore, Sampling, Sensor, cluster_batch, cluster_events, open_dataset
 from event2vec.benchmark.clustering import inertia
-from event2vec.clustering import Settings, cluster_with, share_clusters
+from event2vec.clustering import Settings, cluster_with, from_unit_cube, share_clusters, to_unit_cube
 from event2vec.clustering.alternatives import cluster_faiss, cluster_sklearn
-from event2vec.clustering.compiled_engine import CompiledCloud, library
+from event2vec.clustering.compiled_engine import CompiledCloud, along_curve, library
 from event2vec.clustering.engine import AT_ONCE
 from event2vec.clustering.torch_engine import TorchCloud, draw_distinct
 from event2vec.data.prepare import prepare
@@ -107,6 +107,62 @@ def test_settings_that_cannot_be_are_refused(make_events):
 )  # fmt: skip
 def test_clusters_are_shared_in_proportion(falling, rising, clusters, shares):
     assert share_clusters(falling, rising, clusters) == shares
+
+
+@given(st.integers(0, 2000), st.integers(0, 2000), st.integers(2, 500))
+def test_every_cluster_is_shared_out_and_each_polarity_has_one_and_no_more_than_events(falling, rising, clusters):
+    assume(falling + rising >= clusters)
+    shares = share_clusters(falling, rising, clusters)
+    assert sum(shares) == clusters
+    for share, events in zip(shares, (falling, rising), strict=True):
+        assert min(events, 1) <= share <= events
+        exact = clusters * events / (falling + rising)
+        assert abs(share - exact) <= 1 or share in (1, events), "in proportion, as far as that goes"
+
+
+@given(recordings())
+def test_the_unit_cube_holds_all_events_and_gives_them_back(events):
+    for read in (events.torch(), events.arrays()):
+        points = to_unit_cube(read)
+        assert points.shape == (len(events), 3)
+        if len(events):
+            assert float(points.min()) >= 0
+            assert float(points.max()) <= 1
+            back = from_unit_cube(read, np.asarray(points), np.ones(len(read)), read.arrays().p)
+            for name in ("x", "y", "t", "rho"):
+                np.testing.assert_allclose(getattr(back.arrays(), name), getattr(read.arrays(), name), rtol=1e-6)
+            assert type(back.t) is type(read.t)
+
+
+def test_the_cube_of_centres_is_that_of_their_recording():
+    whole = Events.from_arrays([0, 10], [0, 4], [0, 1000], [1, 0], sensor=(11, 5))
+    centres = Events.from_arrays([5.0], [2.0], [0], [1], sensor=(11, 5))
+    late = replace(centres, t=centres.t + 250)
+    assert to_unit_cube(late, whole).tolist() == [[0.5, 0.5, 0.25]]
+    assert to_unit_cube(late).tolist() == [[0.5, 0.5, 0.0]]
+
+
+def test_centres_become_events_in_time_order_and_empty_ones_are_dropped():
+    events = Events.from_arrays([0, 10], [0, 4], [0, 1000], [1, 0], sensor=(11, 5))
+    events = replace(events, t=events.t + 70)
+    centres = np.array([[0.5, 1.0, 0.9], [1.2, -0.1, 0.1], [0.3, 0.3, 0.5], [0.0, 0.5, 0.1]])
+    made = from_unit_cube(events, centres, np.array([2, 3, 0, 1]), np.array([True, False, True, True]))
+    assert made.t.tolist() == [170, 170, 970]
+    assert made.x.tolist() == [10, 0, 5], "within the sensor; of equal times, the first centre is first"
+    assert made.y.tolist() == [0, 2, 4]
+    assert (made.rho.tolist(), made.p.tolist()) == ([3, 1, 2], [False, True, True])
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 1023)] * 3), max_size=50))
+def test_the_curve_is_in_the_order_of_interleaved_bits(cells):
+    points = np.array(cells, np.float64).reshape(-1, 3) / 1023
+    cells = [tuple(cell) for cell in (points * 1023).astype(int).tolist()]
+
+    def code(cell):
+        return int("".join("".join(bits) for bits in zip(*(f"{side:010b}" for side in cell), strict=True)), 2)
+
+    order = along_curve(points).tolist()
+    assert order == sorted(range(len(cells)), key=lambda index: code(cells[index]))
 
 
 def test_drawing_is_by_weight_and_never_twice():

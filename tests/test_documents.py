@@ -1,12 +1,25 @@
 """Whatever a file holds: what was meant, or one short error, at once and in little memory."""
 
+import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 
 from event2vec import Event2VecError, load_recipe
-from event2vec.documents import LARGEST_YAML, parse_yaml, read_json, read_yaml
+from event2vec.documents import (
+    DEEPEST,
+    EXPERIMENTS,
+    LARGEST_YAML,
+    LONGEST_NUMBER,
+    RECIPES,
+    parse_json,
+    parse_yaml,
+    read_json,
+    read_yaml,
+    write_json,
+)
 
 BILLION_LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -102,3 +115,123 @@ def test_only_regular_files_of_a_sensible_size_are_read(tmp_path):
             if read is not read_json or name != "large":
                 with pytest.raises(Event2VecError, match=message):
                     read(tmp_path / f"{name}.yaml")
+
+
+class TestShelves:
+    def test_each_name_is_found_and_so_is_any_path(self):
+        for shelf in (RECIPES, EXPERIMENTS):
+            assert shelf.names() == sorted(shelf.names())
+            for name in shelf.names():
+                assert shelf.find(name).is_file()
+                assert (shelf.find(name).stem, shelf.find(name).parent.name) == (name, f"{shelf.kind}s")
+        for path in ("mine.yaml", "a/b.yml", Path("/x/digits.yaml")):
+            assert RECIPES.find(path) == Path(path), "also if it is not there: reading it says so"
+
+    def test_an_unknown_name_is_an_error_with_the_nearest_and_those_that_there_are(self):
+        with pytest.raises(Event2VecError) as caught:
+            RECIPES.find("digts")
+        message = str(caught.value)
+        assert message.startswith(
+            "unknown recipe 'digts' (did you mean digits?); expected asl_dvs, digits, dvs_gesture"
+        )
+        assert message.endswith(", or a file that ends in .yaml")
+        assert "_published" not in message
+        assert any(name.endswith("_published") for name in RECIPES.names()), "these are left out of the message"
+        with pytest.raises(Event2VecError, match=r"unknown experiment 'x/digits'; expected .*, or a file that ends"):
+            EXPERIMENTS.find("x/digits")
+
+
+class TestJson:
+    def test_what_is_written_is_read_and_ends_with_a_line(self, tmp_path):
+        facts = {"name": "手 é", "numbers": [1, -2.5, 2**52], "none": None, "yes": True, "deep": {"a": {"b": []}}}
+        write_json(tmp_path / "a" / "b.json", facts)
+        assert read_json(tmp_path / "a" / "b.json") == facts
+        assert (tmp_path / "a" / "b.json").read_text().endswith("}\n")
+        assert '\n  "none": null,\n' in (tmp_path / "a" / "b.json").read_text(), "for people to look at"
+
+    def test_what_fails_to_be_written_leaves_the_file_as_it_was(self, tmp_path):
+        write_json(tmp_path / "a.json", {"old": 1})
+        with pytest.raises(TypeError):
+            write_json(tmp_path / "a.json", {"new": object()})
+        assert read_json(tmp_path / "a.json") == {"old": 1}
+        assert os.listdir(tmp_path) == ["a.json"]
+
+    @pytest.mark.parametrize("digits", [LONGEST_NUMBER, LONGEST_NUMBER + 1])
+    def test_the_longest_number_has_40_digits(self, digits):
+        text = f'{{"a": {"9" * digits}}}'
+        if digits <= LONGEST_NUMBER:
+            assert parse_json("a.json", text) == {"a": 10**digits - 1}
+        else:
+            with pytest.raises(Event2VecError, match=r"a\.json: is not JSON: a number has 41 digits"):
+                parse_json("a.json", text)
+
+    @pytest.mark.parametrize("text", ['{"a": {"b": 1, "b": 1}}', '{"x": [{"b": 1, "b": 2}]}'])
+    def test_a_name_that_is_given_twice_is_found_at_any_depth(self, text):
+        with pytest.raises(Event2VecError, match="is not JSON: a name is given twice"):
+            parse_json("a", text)
+
+    @pytest.mark.parametrize("text", ["1", "null", '"a"', "[]", "true"])
+    def test_other_content_than_names_and_values_is_refused(self, text):
+        with pytest.raises(Event2VecError, match="a: is not a JSON object"):
+            parse_json("a", text)
+
+    def test_the_limit_is_the_last_size_that_is_read(self, tmp_path):
+        path = tmp_path / "a.json"
+        path.write_text('{"a": 1}')
+        assert read_json(path, largest=8) == {"a": 1}
+        with pytest.raises(Event2VecError, match=r"a\.json: has 8 bytes, expected at most 7"):
+            read_json(path, largest=7)
+
+    def test_bytes_that_are_no_text_are_placed(self, tmp_path):
+        (tmp_path / "a.json").write_bytes(b'{"abc\xff"}')
+        with pytest.raises(Event2VecError, match=r"a\.json: is not UTF-8 text \(byte 5\)"):
+            read_json(tmp_path / "a.json")
+
+
+class TestYaml:
+    def test_twenty_levels_are_read_and_one_more_is_refused(self):
+        assert parse_yaml("[" * DEEPEST + "]" * DEEPEST) == json.loads("[" * DEEPEST + "]" * DEEPEST)
+        with pytest.raises(Event2VecError, match="cannot be used: sections are nested more than 20 deep"):
+            parse_yaml("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1))
+
+    def test_levels_that_have_ended_do_not_count(self):
+        assert parse_yaml("[" + ", ".join(["[[]]"] * 50) + "]") == [[[]]] * 50
+
+    @pytest.mark.parametrize(
+        ("text", "value"),
+        [
+            ("0", 0),
+            ("-7", -7),
+            ("+7", 7),
+            ("1_000", 1000),
+            ("0.5", 0.5),
+            ("1.0e-3", 0.001),
+            ("9" * LONGEST_NUMBER, 10**LONGEST_NUMBER - 1),
+            (".inf", float("inf")),
+            ("2024-01-01", "2024-01-01"),
+            ("2024-01-01 10:00:00", "2024-01-01 10:00:00"),
+            ("'010'", "010"),
+            ("~", None),
+            ("yes", True),
+        ],
+    )
+    def test_a_value_is_what_it_looks_like(self, text, value):
+        found = parse_yaml(f"a: {text}")["a"]
+        assert (found, type(found)) == (value, type(value))
+
+    @pytest.mark.parametrize("text", ["0x1f", "0b11", "017", "1:30", "-1:30.5"])
+    def test_numbers_that_people_read_otherwise_than_yaml_are_refused(self, text):
+        with pytest.raises(Event2VecError, match=f"^cannot be used: {text} is not a decimal number$"):
+            parse_yaml(f"a: {text}")
+
+    def test_a_file_is_named_and_nothing_of_it_is_run(self, tmp_path):
+        (tmp_path / "a.yaml").write_text("a: !!python/object/apply:os.mkdir ['made']\n")
+        with pytest.raises(
+            Event2VecError, match=r"a\.yaml: cannot be used: tags such as tag:yaml.org,2002:python/object"
+        ):
+            read_yaml(tmp_path / "a.yaml")
+        assert os.listdir(tmp_path) == ["a.yaml"]
+
+    def test_an_empty_file_is_nothing(self, tmp_path):
+        (tmp_path / "a.yaml").write_text("# only a comment\n")
+        assert read_yaml(tmp_path / "a.yaml") is None

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from event2vec.errors import (
+    ROOM,
     Busy,
     DiskFull,
     Event2VecError,
     FileError,
     MissingExtra,
+    Unreachable,
     describe,
     has_no_room,
     naming_a_full_disk,
@@ -89,3 +91,71 @@ def test_an_error_on_a_disk_with_room_stays_what_it_was(tmp_path):
         raise RuntimeError("failed")
     with pytest.raises(RuntimeError, match="failed"), naming_a_full_disk(tmp_path / "nowhere" / "file"):
         raise RuntimeError("failed")
+
+
+class TestNamingAFullDisk:
+    """Libraries report it in many ways, or say only that they failed."""
+
+    def raised(self, error, path, free, monkeypatch):
+        monkeypatch.setattr("event2vec.errors._free_bytes", lambda folder: free)
+        with pytest.raises((OSError, RuntimeError, DiskFull)) as caught, naming_a_full_disk(path):
+            raise error
+        return caught.value
+
+    @pytest.mark.parametrize(
+        ("error", "free", "full"),
+        [
+            (FULL, 10 * ROOM, True),
+            (OSError(errno.EDQUOT, "quota"), 10 * ROOM, True),
+            (RuntimeError(f"lib: {os.strerror(errno.ENOSPC)}"), 10 * ROOM, True),
+            (RuntimeError("failed"), ROOM - 1, True),
+            (RuntimeError("failed"), ROOM, False),
+            (OSError(errno.EIO, "I/O"), ROOM - 1, True),
+            (OSError(errno.EIO, "I/O"), ROOM, False),
+            (OSError("failed"), 0, True),
+            (OSError(errno.EACCES, "denied"), 0, False),
+        ],
+    )
+    def test_an_error_on_a_disk_without_room_is_one_of_the_disk_unless_the_system_says_otherwise(
+        self, error, free, full, tmp_path, monkeypatch
+    ):
+        found = self.raised(error, tmp_path / "a.raw", free, monkeypatch)
+        assert isinstance(found, DiskFull) is full
+        if full:
+            assert (found.path, found.__cause__) == (tmp_path / "a.raw", error)
+        else:
+            assert found is error
+
+    def test_what_is_not_an_error_passes(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("event2vec.errors._free_bytes", lambda folder: 0)
+        with pytest.raises(KeyboardInterrupt), naming_a_full_disk(tmp_path / "a"):
+            raise KeyboardInterrupt
+        with naming_a_full_disk(tmp_path / "a"):
+            pass
+
+    def test_the_free_space_is_that_of_the_folder_of_the_file(self, small_disk):
+        (small_disk.folder / "much").write_bytes(b"x" * ((1 << 20) - ROOM // 2))
+        with (
+            pytest.raises(DiskFull, match=r"a\.npz: the disk is full"),
+            naming_a_full_disk(small_disk.folder / "a.npz"),
+        ):
+            raise RuntimeError("failed")
+        with pytest.raises(RuntimeError, match="failed"), naming_a_full_disk(small_disk.folder.parent / "a.npz"):
+            raise RuntimeError("failed")
+
+
+@pytest.mark.parametrize("kind", [FileError, Busy, Unreachable])
+def test_what_is_wrong_with_a_file_has_place_and_problem_apart(kind):
+    error = kind("https://me:secret@host/x?key=1", "is not https://host/x?key=1")
+    assert (error.path, error.problem) == ("https://host/x?...", "is not https://host/x?...")
+    assert isinstance(error, Event2VecError)
+    assert kind(Path("a"), "b").path == Path("a")
+
+
+def test_a_full_disk_may_be_described_in_other_words():
+    assert str(DiskFull("a.raw", "only 3 bytes are left")) == "a.raw: only 3 bytes are left"
+
+
+def test_an_error_without_a_text_of_the_system_is_not_given_one():
+    assert describe(OSError(errno.EACCES, None, "a.raw")) == str(OSError(errno.EACCES, None, "a.raw"))
+    assert describe(OSError(errno.ENOSPC, "x")).startswith("writing failed: the disk is full")

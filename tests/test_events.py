@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from event2vec import EventBatch, Events, Sensor, read_events
+from event2vec.events import COLUMNS
 
 SENSOR = Sensor(8, 6)
 
@@ -174,3 +175,196 @@ def test_a_sensor_is_understood_as_people_give_it(size, tmp_path):
     assert events.sensor == Sensor(34, 30)
     (tmp_path / "a.txt").write_text("5 1 2 1\n")
     assert read_events(tmp_path / "a.txt", sensor=size).sensor == Sensor(34, 30)
+
+
+def kinds(events):
+    """The same events with tensors and with arrays as columns: all that is promised holds for both."""
+    return (events.torch(), events.arrays())
+
+
+WIDE = Sensor(101, 31)
+
+
+def test_scaling_maps_corners_to_corners_each_side_by_its_own_share():
+    corners = Events.from_arrays([0, 100, 0, 100, 50], [0, 0, 30, 30, 10], range(5), [1] * 5, sensor=WIDE, rho=[2] * 5)
+    for events in kinds(corners):
+        scaled = events.on_sensor((51, 301))
+        assert scaled.sensor == Sensor(51, 301)
+        assert scaled.x.tolist() == [0, 50, 0, 50, 25]
+        assert scaled.y.tolist() == [0, 0, 300, 300, 100]
+        assert (scaled.t.tolist(), scaled.rho.tolist()) == ([0, 1, 2, 3, 4], [2] * 5)
+        assert events.on_sensor(WIDE) is events
+        assert scaled.on_sensor(WIDE).x.tolist() == events.x.tolist(), "and back"
+
+
+@given(st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000), st.integers(1, 3000))
+def test_no_rounding_puts_a_scaled_event_outside(width, height, other_width, other_height):
+    edge = Events.from_arrays([0, width - 1], [0, height - 1], [0, 1], [1, 0], sensor=(width, height))
+    for events in kinds(edge):
+        scaled = events.on_sensor((other_width, other_height))
+        x, y, t, p = (getattr(scaled, name).tolist() for name in "xytp")
+        assert Events.from_arrays(x, y, t, p, sensor=(other_width, other_height)).x.tolist() == x
+        assert x[1] == (pytest.approx(other_width - 1) if width > 1 else 0)
+        assert y[1] == (pytest.approx(other_height - 1) if height > 1 else 0)
+
+
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=30), st.integers(-10, 80), st.integers(-10, 80), st.booleans())
+def test_between_is_from_start_on_and_before_stop(times, start, stop, as_tensors):
+    zeros = [0] * len(times)
+    tensors, arrays = kinds(Events.from_arrays(zeros, zeros, times, zeros, sensor=SENSOR))
+    events = tensors if as_tensors else arrays
+    inside = [time for time in events.t.tolist() if start <= time < stop]
+    part = events.between(start, stop)
+    assert part.t.tolist() == [time - inside[0] for time in inside]
+    assert type(part.t) is type(events.t)
+    assert events.before(start) == sum(time < start for time in events.t.tolist())
+
+
+@pytest.mark.parametrize("time", [2**63 - 1, 2**63, 2**100, -(2**63), -(2**100)])
+def test_any_whole_number_is_a_time_to_look_for(time):
+    for events in kinds(build(4)):
+        assert events.before(time) == (4 if time > 0 else 0)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "whole"), [([1, 2], [3, 4], True), ([1, 2.5], [3, 4], False), ([1, 2], [3.25, 4], False), ([], [], True)]
+)
+def test_coordinates_on_pixels_are_whole_in_both_directions(x, y, whole):
+    for events in kinds(Events.from_arrays(x, y, range(len(x)), [1] * len(x), sensor=SENSOR)):
+        assert events.on_pixels is whole
+
+
+def test_parts_join_to_the_whole(make_events):
+    for events in kinds(make_events(50)):
+        joined = Events.join([events[:10], events[10:10], events[10:]])
+        assert_same(joined.torch(), events.torch())
+        assert type(joined.x) is type(events.x)
+        assert joined.sensor == events.sensor
+
+
+def test_events_are_shown_with_count_time_and_sensor():
+    zeros = [0] * 1200
+    events = Events.from_arrays(zeros, zeros, np.arange(1200) * 2_000, zeros, sensor=(346, 260))
+    assert repr(events) == repr(events.arrays()) == "Events(1,200 events, 2,398 ms, 346x260)"
+    assert repr(build(0)) == "Events(0 events, 0 ms, 8x6)"
+
+
+def test_one_numpy_table_has_each_column_in_its_own_type():
+    table = build(2, x=[1, 2.5], rho=[1, 7]).numpy()
+    assert [table.dtype[name] for name in table.dtype.names] == ["<f4", "<f4", "<i8", "?", "<f4"]
+    assert table.tolist() == [(1.0, 2.0, 0, True, 1.0), (2.5, 2.0, 1, True, 7.0)]
+    assert build(2).numpy()["rho"].tolist() == [1, 1], "a table holds the expanded number for each event"
+
+
+def test_tensors_and_arrays_share_memory_and_stay_what_they_are():
+    tensors, arrays = kinds(build(3, rho=[1, 2, 3]))
+    assert tensors.torch() is tensors
+    assert arrays.arrays() is arrays
+    for name in COLUMNS:
+        assert np.shares_memory(getattr(tensors.arrays(), name), getattr(tensors, name).numpy()), name
+    assert tensors.like(arrays).arrays() is not tensors
+    assert isinstance(tensors.like(arrays).t, np.ndarray)
+    assert isinstance(arrays.like(tensors).t, torch.Tensor)
+    assert tensors.like(tensors) is tensors
+    meta = tensors.to("meta")
+    assert arrays.like(meta).t.device.type == "meta"
+    assert meta.sensor == SENSOR
+
+
+def test_a_column_of_ones_takes_the_memory_of_one():
+    events = build(3)
+    assert events.rho.tolist() == events.arrays().rho.tolist() == [1, 1, 1]
+    assert events.arrays().rho.strides == (0,)
+    assert events.rho.stride() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"x": ["a"] * 3}, "columns must hold real numbers, got <U1"),
+        ({"x": [1j, 2, 3]}, "columns must hold real numbers, got complex128"),
+        ({"p": [None, 0, 1]}, "columns must hold real numbers, got object"),
+        ({"t": np.array([1, 2, 2**63], np.uint64)}, r"t must be below 2\^63 microseconds, got a larger unsigned value"),
+        ({"t": [0.0, 1.0, 2.0**62]}, r"t must be below 2\^62 microseconds, got 4.61e\+18"),
+        ({"t": [0.0, 1.0, float("nan")]}, "t must be in whole microseconds, got fractions or NaN"),
+        ({"x": 1}, r"one-dimensional and equally long, got {'x': \(\), 'y': \(3,\)"),
+        ({"rho": [1, 1]}, r"equally long, got .*'rho': \(2,\)"),
+        ({"rho": [1, 1, 2.0**53]}, "rho counts raw events and must be at least 1, got 9007199254740992.0"),
+        ({"rho": [1, 1, float("nan")]}, "must be at least 1, got nan"),
+        ({"x": [0, 7.01, 3]}, "an event at x = 7.01 is outside the sensor, which is 8x6"),
+        ({"y": [0, -0.5, 9]}, "an event at y = -0.5 is outside the sensor, which is 8x6"),
+        ({"p": [0, 1, 255]}, "p must be 0/1, -1/1 or bool, got 255"),
+        ({"p": [0, 1, 0.5]}, "p must be 0/1, -1/1 or bool, got 0.5"),
+    ],
+)
+def test_columns_that_cannot_be_events_are_refused(columns, problem):
+    with pytest.raises(ValueError, match=problem):
+        build(**columns)
+    with pytest.raises(ValueError, match=problem):
+        Events.from_numpy(**{"x": [1] * 3, "y": [2] * 3, "t": [0, 1, 2], "p": [1] * 3, **columns}, sensor=SENSOR)
+
+
+def test_the_largest_numbers_that_fit_are_kept():
+    events = build(3, x=[0, 7, 7.0], y=[5, 0, 5], rho=[1, 2**52, 3], t=[-(2**61), 0, 2**61 - 1])
+    assert events.duration == 2**62 - 1
+    assert events.t.tolist() == [0, 2**61, 2**62 - 1]
+    assert events.rho.tolist() == [1, 2**52, 3]
+    assert build(2, t=np.array([2**63 - 2, 2**63 - 1], np.uint64)).t.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float64, torch.uint8])
+def test_tensors_of_any_type_are_taken(kind):
+    x = torch.tensor([1, 2, 3], dtype=kind, requires_grad=kind.is_floating_point)
+    assert build(x=x, rho=x).x.tolist() == [1, 2, 3]
+
+
+def test_equal_times_keep_their_order_and_all_columns_move_together():
+    times = [5, 3, 5, 3, 9, 5]
+    events = Events.from_arrays(range(6), [5, 4, 3, 2, 1, 0], times, [1, 0, 0, 1, 1, 0], sensor=SENSOR, rho=range(1, 7))
+    assert events.t.tolist() == [0, 0, 2, 2, 2, 6]
+    assert events.x.tolist() == [1, 3, 0, 2, 5, 4]
+    assert events.y.tolist() == [4, 2, 5, 3, 0, 1]
+    assert events.p.tolist() == [False, True, True, False, False, True]
+    assert events.rho.tolist() == [2, 4, 1, 3, 6, 5]
+
+
+class TestBatches:
+    def test_arrays_are_padded_as_tensors_are(self, make_events):
+        recordings = [make_events(count, seed=count) for count in (4, 0, 7, 1)]
+        tensors = EventBatch.pad(recordings)
+        arrays = EventBatch.pad([events.arrays() for events in recordings])
+        for name in (*COLUMNS, "valid"):
+            assert isinstance(getattr(arrays, name), np.ndarray)
+            np.testing.assert_array_equal(getattr(tensors, name).numpy(), getattr(arrays, name), err_msg=name)
+            assert getattr(tensors, name).dtype == getattr(arrays.torch(), name).dtype
+        assert len(tensors) == len(arrays) == 4
+        assert (tensors.sensor, arrays.sensor) == (recordings[0].sensor,) * 2
+
+    def test_recordings_without_events_are_rows_without_columns(self, make_events):
+        batch = EventBatch.pad([make_events(0)] * 3)
+        assert batch.x.shape == batch.valid.shape == (3, 0)
+        assert len(batch.row(2)) == 0
+
+    def test_recordings_of_one_length_are_not_padded(self, make_events):
+        batch = EventBatch.pad([make_events(5), make_events(5, seed=1)])
+        assert batch.valid.all()
+        assert_same(batch.row(1), make_events(5, seed=1))
+
+    def test_padding_is_never_kept(self, make_events):
+        batch = EventBatch.pad([make_events(2), make_events(5)])
+        every = batch.keep(torch.ones(2, 5, dtype=torch.bool))
+        for name in (*COLUMNS, "valid"):
+            assert torch.equal(getattr(every, name), getattr(batch, name))
+        none = batch.keep(torch.zeros(2, 5, dtype=torch.bool))
+        assert not any(bool(getattr(none, name).any()) for name in (*COLUMNS, "valid"))
+        assert none.x.shape == (2, 5), "a network's rows stay as long as they were"
+
+    def test_the_types_of_columns_survive_keeping(self, make_events):
+        batch = EventBatch.pad([make_events(6)])
+        kept = batch.keep(batch.p)
+        assert [getattr(kept, name).dtype for name in COLUMNS] == [getattr(batch, name).dtype for name in COLUMNS]
+
+    def test_a_batch_of_arrays_goes_to_a_device_as_tensors(self, make_events):
+        batch = EventBatch.pad([make_events(3).arrays()])
+        assert batch.to("meta", non_blocking=True).valid.device.type == "meta"
+        assert batch.torch().torch().x.tolist() == batch.x.tolist()

@@ -73,6 +73,24 @@ def test_reading_back_gives_what_was_written(suffix, count, make_events, tmp_pat
     assert [entry.name for entry in path.parent.iterdir()] == [path.name], "temporary files must be gone"
 
 
+FAR = 2**40  # microseconds; EVT2 has 34 bits for them, DAT 32
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".aedat4", ".raw", ".dat", ".h5", ".csv", ".txt"])
+def test_times_in_a_file_count_from_its_first_event(suffix, tmp_path):
+    """Those of a part count from the first event of the whole, which may be long ago."""
+    whole = Events.from_arrays([1, 2, 3, 4], [4, 3, 2, 1], [0, FAR - 5, FAR, FAR + 9], [1, 0, 1, 0], sensor=(34, 30))
+    part = whole[1:]
+    path = tmp_path / f"a{suffix}"
+    write_events(path, part)
+    recording = read_recording(path)
+    assert recording.start == 0
+    assert recording.events.t.tolist() == [0, 5, 14]
+    assert recording.events.x.tolist() == [2, 3, 4]
+    assert part.t.tolist() == [FAR - 5, FAR, FAR + 9], "what is written is not changed"
+    assert_same(read_events(path), whole.between(FAR - 5, FAR + 10))
+
+
 def test_npz_keeps_cluster_centres_and_empty_recordings(tmp_path):
     centres = Events.from_arrays([0.5, 3.25], [1.0, 2.75], [0, 9], [True, False], sensor=Sensor(5, 4), rho=[3, 1.5])
     write_events(tmp_path / "centres.npz", centres)

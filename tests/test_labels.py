@@ -1,5 +1,7 @@
 """Labels of long recordings: only what a table names is used, the rest is counted, and mistakes are named."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from conftest import make_recording
@@ -76,6 +78,19 @@ def test_a_real_recording_with_labels_gives_its_parts(shared_data, tmp_path):
     assert len(dataset[1][0]) == len(events.between(200_000, 400_000))
 
 
+@pytest.mark.parametrize("relative", ["root", "labels", "link"])
+def test_a_table_among_the_recordings_is_none_of_them_however_it_is_named(relative, long, monkeypatch, recwarn):
+    monkeypatch.chdir(long.parent)
+    root, labels = {
+        "root": (Path("data"), long / "labels.csv"),
+        "labels": (long, Path("data/labels.csv")),
+        "link": (long, long / "../link/labels.csv"),
+    }[relative]
+    (long.parent / "link").symlink_to(long)
+    assert sum(map(len, open_splits("folder", root, labels=labels))) == 20
+    assert not recwarn.list, "a table that is taken for a recording is said to have no labels"
+
+
 def test_given_parts_are_kept(long):
     for split, number in (("train", 0), ("test", 1)):
         (long / split).mkdir()
@@ -112,6 +127,11 @@ def test_columns_are_found_by_their_names_and_units(tmp_path):
         (["gone.npz,0,1,a"], r"names 'gone.npz', which is not in"),
         (["../x.npz,0,1,a"], r"names '[.][.]/x.npz', expected a recording in"),
         (["start,stop,class", "0,1,a"], "names '', expected a recording in"),
+        (
+            ["file,start_us,stop,class", "x.npz,1,2,a"],
+            "has the columns start_us and stop, expected both in seconds or both in microseconds",
+        ),
+        (["file,start,endTime_usec,class", "x.npz,1,2,a"], "has the columns start and endtime_usec, expected both in"),
     ],
 )
 def test_tables_with_mistakes_are_refused_before_any_work(rows, problem, tmp_path):

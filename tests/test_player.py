@@ -1,5 +1,6 @@
 """See a recording: the page with the player in a real browser, animations as they are read back."""
 
+import base64
 import html
 import json
 import os
@@ -16,7 +17,7 @@ from event2vec import Event2VecError, Events, Sensor, read_events, show, view
 from event2vec.player import MOST
 from event2vec.player.animation import COLOURS, Animation
 from event2vec.player.clip import Clip, Part, Thinner
-from event2vec.player.page import PlayerPage
+from event2vec.player.page import PlayerPage, embed_player
 
 pytestmark = pytest.mark.xdist_group("player")  # one process: one browser
 
@@ -44,6 +45,65 @@ def test_a_long_recording_is_thinned_evenly_and_says_so(tmp_path):
     made = view(events, tmp_path / "long.html")
     assert (made.shown, made.recorded) == (MOST, MOST + 1000)
     assert show(events).clip.events.t.tolist() == show(events).clip.events.t.tolist(), "the same events each time"
+
+
+@pytest.mark.parametrize("suffix", [".html", ".gif"])
+def test_the_duration_of_a_part_is_its_own(suffix, tmp_path):
+    """Its times count from the first event of the whole recording."""
+    part = make_recording(300)[100:]
+    assert int(part.t[0]) > 0
+    made = view(part, tmp_path / f"part{suffix}")
+    assert (made.duration, made.recorded) == (part.duration, 200)
+
+
+def decoded(clip):
+    """The columns of a clip as the player's script reads them."""
+    kinds = {"x": "<u2", "y": "<u2", "t": "<f8", "p": "u1"}
+    columns = clip["columns"]
+    return {name: np.frombuffer(base64.b64decode(columns[name]), kind).tolist() for name, kind in kinds.items()}
+
+
+def test_columns_are_handed_over_in_the_types_that_the_script_reads():
+    events = Events.from_arrays(
+        [0.4, 299.6, 7.0], [1.0, 2.5, 199.0], [5, 2**40, 2**40 + 1], [1, 0, 1], sensor=(301, 200), rho=[3, 1, 2]
+    )
+    facts = Clip("mine", events, 70).facts()
+    assert decoded(facts) == {"x": [0, 300, 7], "y": [1, 2, 199], "t": [0, 2**40 - 5, 2**40 - 4], "p": [1, 0, 1]}
+    assert (facts["width"], facts["height"], facts["duration"]) == (301, 200, 2**40 - 4)
+    assert (facts["recorded"], facts["verdict"], facts["right"], facts["answers"]) == (70, "", True, [])
+    assert decoded(Clip("mine", events[1:], 2).facts())["t"] == [0, 1], "a part begins at 0"
+
+
+def test_what_is_said_of_a_recording_goes_with_it():
+    attention = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    parts = (Part(0, 10, "wave", 2, 0.75), Part(10, 20, "too few events", None))
+    facts = Clip("mine", make_recording(3), 3, "wave", False, attention, parts, parts[:1]).facts()
+    assert [list(base64.b64decode(row)) for row in facts["columns"]["attention"]] == [[0, 1, 2], [3, 4, 5]]
+    assert facts["answers"] == [
+        {"start": 0, "stop": 10, "name": "wave", "label": 2, "confidence": 0.75},
+        {"start": 10, "stop": 20, "name": "too few events", "label": None, "confidence": None},
+    ]
+    assert (facts["truth"], facts["right"]) == (facts["answers"][:1], False)
+    json.dumps(facts)
+
+
+@pytest.mark.parametrize(
+    ("duration", "words"), [(1500, "1.5 ms"), (9_999_000, "9,999.0 ms"), (10_000_000, "10.00 s"), (4e9, "4,000.00 s")]
+)
+def test_the_heading_has_the_name_the_count_and_the_duration(duration, words):
+    events = Events.from_arrays([1, 2], [1, 2], [0, int(duration)], [1, 0], sensor=(34, 30))
+    page = str(PlayerPage(Clip("<b>&\x1b.raw", events, 1_234_567)))
+    assert f"<p class=note>1,234,567 events in {words}, 34x30</p>" in page
+    assert r"<title>&lt;b&gt;&amp;\x1b.raw</title>" in page
+    assert "<b>&" not in page
+    answered = PlayerPage(Clip("a", events, 2, "2 of 3 right", answers=(Part(0, 1, "wave", 0),)))
+    assert "34x30; 2 of 3 right</p>" in str(answered)
+
+
+def test_no_name_can_end_the_script_that_holds_it():
+    text = embed_player([Clip("</script><script>alert(1)", make_recording(2), 2), Clip("two", make_recording(1), 1)])
+    data = text.partition("id=clips>")[2].partition("</script>")[0]
+    assert [clip["title"] for clip in json.loads(data)] == ["</script><script>alert(1)", "two"]
 
 
 @pytest.fixture
@@ -197,6 +257,30 @@ def test_an_animation_lasts_a_bearable_time(seconds, expected):
     animation = Animation(Events.from_arrays([0, 1], [0, 1], [0, int(seconds * 1e6)], [0, 1], sensor=Sensor(2, 2)))
     assert animation.seconds == expected
     assert animation.speed == pytest.approx(seconds / expected)
+
+
+@pytest.mark.parametrize(
+    ("sensor", "shape"), [((481, 2), (2, 481)), ((480, 2), (2, 480)), ((240, 100), (200, 480)), ((3, 160), (480, 9))]
+)
+def test_small_sensors_are_enlarged_by_a_whole_number_and_never_turned(sensor, shape):
+    width, height = sensor
+    events = Events.from_arrays([width - 1], [0], [0], [1], sensor=sensor)
+    first, *rest = Animation(events).frames()
+    assert first.shape == shape
+    assert len(rest) == 74, "an instant lasts three seconds"
+    assert first[0, -1] == 2
+    assert first[-1, 0] == 0
+    assert np.count_nonzero(first) == (shape[0] // height) * (shape[1] // width)
+
+
+def test_every_event_is_in_some_frame_however_long_the_recording():
+    """Frames of an hour are further apart than a window of 33 ms."""
+    for duration in (10, 3_600_000_000):
+        events = Events.from_arrays(
+            range(30), [0] * 30, np.linspace(0, duration, 30).astype(int), [1] * 30, sensor="30x1"
+        )
+        seen = np.max([frame[0] for frame in Animation(events).frames()], axis=0)
+        assert (seen[:: len(seen) // 30] > 0).all(), duration
 
 
 def test_a_gif_reads_back_as_its_frames(real, tmp_path):

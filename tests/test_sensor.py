@@ -1,5 +1,9 @@
 """Sensors: any form in which people write one, and none that no camera has."""
 
+import json
+from dataclasses import FrozenInstanceError
+
+import numpy as np
 import pytest
 
 from event2vec import Sensor
@@ -33,6 +37,31 @@ def test_sizes_that_no_camera_has_are_refused(size):
     with pytest.raises(ValueError, match=f"must be from 1 to {LARGEST_SIDE}"):
         Sensor(*size)
     assert Sensor.or_none(*size) is None
+
+
+@pytest.mark.parametrize("size", [(1, 1), (LARGEST_SIDE, 1), (1, LARGEST_SIDE), (346, 260)])
+def test_a_size_from_a_file_keeps_its_width_and_its_height(size):
+    assert Sensor.or_none(*size) == Sensor(*size)
+
+
+def test_sides_become_plain_numbers_that_json_can_hold():
+    sensor = Sensor(np.uint16(346), np.int64(260))
+    assert (type(sensor.width), type(sensor.height)) == (int, int)
+    assert json.dumps([sensor.width, sensor.height]) == "[346, 260]"
+    assert sensor == Sensor.of((np.int32(346), np.uint16(260)))
+
+
+def test_a_sensor_is_a_key_that_nobody_can_change():
+    assert {Sensor(3, 4): "here"}[Sensor.of("3x4")] == "here"
+    with pytest.raises(FrozenInstanceError):
+        Sensor(3, 4).width = 5  # type: ignore[misc]
+
+
+def test_the_side_that_no_camera_has_is_named():
+    with pytest.raises(ValueError, match="sensor width must be from 1 to 65536, got 0"):
+        Sensor(0, 7)
+    with pytest.raises(ValueError, match="sensor height must be from 1 to 65536, got 65537"):
+        Sensor.parse("7x65537")
 
 
 def test_the_centre_lies_between_the_middle_pixels():

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import SMALL, make_recording
+from hypothesis import given
+from hypothesis import strategies as st
 
 from event2vec import EventStore
-from event2vec.data.splits import TEST, VALIDATION, Groups, draw_part, take_validation
+from event2vec.data.splits import TEST, UNUSED, VALIDATION, Groups, draw_folds, draw_part, take_validation
 
 
 def make_store(folder, labels, splits=None, **more):
@@ -125,3 +127,73 @@ def test_a_divided_store_stays_divided_in_a_worker_process(tmp_path):
     assert again.splits == store.splits
     with pytest.raises(ValueError, match="zip"):
         store.divided(["train"])
+
+
+@st.composite
+def recordings_of_people(draw):
+    """Labels and groups of some recordings; a group may hold several classes."""
+    count = draw(st.integers(1, 40))
+    labels = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    groups = draw(
+        st.lists(st.sampled_from([f"person {number}" for number in range(8)]), min_size=count, max_size=count)
+    )
+    return labels, groups
+
+
+@given(recordings_of_people(), st.sampled_from([0.1, 0.2, 0.5]), st.integers(2, 5), st.integers(0, 3))
+def test_every_class_keeps_something_and_no_group_is_divided(recordings, share, fewest, seed):
+    labels, groups = recordings
+    aside = draw_part(labels, groups, share, fewest, seed, TEST)
+    for group in set(groups):
+        assert len({bool(put) for put, name in zip(aside, groups, strict=True) if name == group}) == 1
+    for label in set(labels):
+        assert not all(put for put, name in zip(aside, labels, strict=True) if name == label)
+    assert (draw_part(labels, groups, share, fewest, seed, TEST) == aside).all()
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.sampled_from([0.1, 0.25, 0.5]), st.integers(2, 5))
+def test_without_groups_each_class_gives_its_share_to_the_nearest_recording(labels, share, fewest):
+    aside = draw_part(labels, [str(index) for index in range(len(labels))], share, fewest, 0, VALIDATION)
+    for label in set(labels):
+        count, put = labels.count(label), int(aside[np.array(labels) == label].sum())
+        assert put == (max(round(count * share), 1) if count >= fewest else 0)
+
+
+@given(recordings_of_people(), st.integers(2, 5))
+def test_a_fold_has_whole_groups_and_leaves_something_of_each_class_to_train_on(recordings, folds):
+    labels, groups = recordings
+    found = draw_folds(labels, groups, folds, seed=0)
+    assert set(found.tolist()) <= set(range(-1, folds))
+    for group in set(groups):
+        assert len({number for number, name in zip(found.tolist(), groups, strict=True) if name == group}) == 1
+    for fold in range(folds):
+        for label in set(labels):
+            assert any(one == label and number != fold for one, number in zip(labels, found.tolist(), strict=True))
+    for label in set(labels):
+        alone = {name for name, one in zip(groups, labels, strict=True) if one == label}
+        if len(alone) == 1:
+            assert all(number == -1 for number, name in zip(found.tolist(), groups, strict=True) if name in alone)
+
+
+def test_draws_for_one_purpose_say_nothing_about_another():
+    labels, alone = [0] * 200, [str(index) for index in range(200)]
+    test, validation = (draw_part(labels, alone, 0.5, 1, 0, purpose) for purpose in (TEST, VALIDATION))
+    assert 30 < int((test & validation).sum()) < 70, "not the same half again"
+
+
+class TestGroups:
+    def test_several_groups_on_both_sides_are_counted(self):
+        both, test = ("train", "test"), ("test",)
+        assert Groups({"a": both, "b": test, "c": both, "d": both}).warning == (
+            "the group 'a' is in train and test (2 other groups too): accuracy will be overestimated, "
+            "because this group was also used for training"
+        )
+        assert Groups({"a": ("train", UNUSED), "b": ("test", UNUSED)}).warning is None, "nothing is learnt from those"
+
+    def test_a_summary_names_eight_of_each_part(self):
+        groups = Groups({f"p{number}": ("train",) for number in range(9)} | {"q": ("test",)})
+        assert groups.summary == (
+            "10 groups of recordings that stay together: 9 train (p0, p1, p2, p3, p4, p5, p6, p7, ...), 1 test (q)"
+        )
+        assert groups.within("test") == ["q"]
+        assert Groups({"a": ("train",)}).summary == "1 group of recordings that stay together: 1 train (a)"

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from event2vec import Event2VecError, EventBatch, Events, EventStore, Sampling, Sensor, collate, sample_uniform
 from event2vec.data.batches import read_together, sets_of
 from event2vec.data.store_layout import CENTRES
+from event2vec.data.store_reader import check_events
 from event2vec.data.store_writer import StoreWriter
 from event2vec.events import COLUMNS
 
@@ -405,3 +406,188 @@ def test_labels_count_in_other_classes_by_name(store):
         store.with_classes(lacking)
     rest = [index for index, label in enumerate(store.labels) if label != store.labels[0]]
     assert store.subset(rest).with_classes(lacking).labels.min() >= 0
+
+
+class TestCreating:
+    @pytest.mark.parametrize("count", [2, 4])
+    @pytest.mark.parametrize(
+        ("name", "values"), [("splits", "train"), ("sources", "xyzw"), ("groups", "abcd"), ("sets", 0)]
+    )
+    def test_names_for_more_or_fewer_recordings_are_refused_and_leave_nothing(
+        self, name, values, count, make_events, tmp_path
+    ):
+        given = {name: [values] * count, "sources": list("uvwx"[:3])} | {name: [values] * count}
+        with pytest.raises(ValueError, match=f"{name}.* must have one entry for each recording"):
+            EventStore.create(tmp_path / "store", [(make_events(3), 0)] * 3, sensor=(34, 30), classes=["a"], **given)
+        assert os.listdir(tmp_path) == []
+
+    def test_without_names_all_recordings_train_and_are_called_by_number(self, make_events, tmp_path):
+        recordings = ((make_events(3), number % 2) for number in range(3))
+        store = EventStore.create(tmp_path / "store", recordings, sensor="34x30", classes=["a", "b"])
+        assert (store.sources, store.splits, store.groups) == (("0", "1", "2"), ("train",) * 3, ("0", "1", "2"))
+        assert store.labels.tolist() == [0, 1, 0]
+
+    def test_a_store_may_have_no_recordings(self, tmp_path):
+        store = EventStore.create(tmp_path / "store", [], sensor=(34, 30), classes=["a"])
+        assert (len(store), store.lengths.tolist(), store.durations.tolist(), store.recorded.tolist()) == (
+            0,
+            [],
+            [],
+            [],
+        )
+        assert repr(store) == f"EventStore(no recordings, 1 class, 34x30, {store.folder})"
+        with pytest.raises(Event2VecError, match="has no split 'train'; it has none"):
+            store.split("train")
+        with pytest.raises(IndexError, match="no recording 0: the store has 0 recordings"):
+            store[0]
+
+    @pytest.mark.parametrize("label", [-1, 1])
+    def test_labels_outside_the_classes_are_refused(self, label, make_events, tmp_path):
+        with pytest.raises(ValueError, match=f"^0: label {label}, expected one of 1 classes$"):
+            EventStore.create(tmp_path / "store", [(make_events(3), label)], sensor=(34, 30), classes=["a"])
+
+
+class TestShowing:
+    @pytest.mark.parametrize(
+        "wrong", [[True, False, True, False], np.array([True, False, True, False]), np.array([0.0, 1.0])]
+    )
+    def test_a_mask_is_not_taken_for_indices(self, store, wrong):
+        with pytest.raises(ValueError, match=r"recordings are chosen by index, got .*\. For a mask: np.flatnonzero"):
+            store.subset(wrong)
+        assert store.subset(np.flatnonzero([True, False, True, False])).sources == ("w", "y")
+
+    def test_any_whole_numbers_are_indices_also_from_the_end(self, store):
+        assert store.subset(np.array([3, -4], np.int8)).sources == ("z", "w")
+        assert store.subset([1, 1]).sources == ("x", "x")
+        assert store.subset([]).sources == ()
+        with pytest.raises(IndexError):
+            store.subset([4])
+
+    @pytest.mark.parametrize("index", [4, -5])
+    def test_a_recording_that_there_is_not_is_named(self, store, index):
+        for read in (store.__getitem__, store.length, lambda index: store.sample(index, 5, torch.Generator())):
+            with pytest.raises(IndexError, match=f"no recording {index}: the store has 4 recordings"):
+                read(index)
+
+    def test_a_part_of_a_part_counts_in_itself(self, store):
+        part = store.split("test").subset([1])
+        assert (part[0][1], part[-1][1], part.length(0), part.labels.tolist()) == (1, 1, 700, [1])
+        with pytest.raises(IndexError, match="no recording 1: the store has 1 recording"):
+            part[1]
+        assert part.all_rows().sources == store.sources
+
+    def test_measures_of_recordings_are_those_of_their_events(self, store, recordings):
+        assert store.durations.tolist() == [events.duration for events, _ in recordings]
+        assert store.lengths.tolist() == store.recorded.tolist() == [len(events) for events, _ in recordings]
+        assert [store.length(index) for index in range(4)] == store.lengths.tolist()
+        part = store.subset([3, 1, 0])
+        assert part.durations.tolist() == [recordings[index][0].duration for index in (3, 1, 0)]
+        assert part.shard_numbers.tolist() == [0, 0, 0]
+
+    def test_clusters_count_the_events_that_they_stand_for(self, tmp_path):
+        centres = Events.from_arrays([0.5, 2.0], [1.0, 2.0], [0, 5], [True, False], sensor=(5, 5), rho=[2, 3.5])
+        store = EventStore.create(tmp_path / "store", [(centres, 0), (centres[:1], 0)], sensor=(5, 5), classes=["a"])
+        assert store.recorded.tolist() == [5.5, 2.0]
+        assert store.subset([1]).recorded.tolist() == [2.0]
+
+    def test_other_splits_need_a_name_for_each_recording_and_change_no_file(self, store):
+        before = (store.folder / "store.json").read_bytes()
+        test = store.split("test")
+        divided = test.divided(["a", "b"])
+        assert (divided.splits, divided.split("b").sources) == (("a", "b"), ("z",))
+        assert divided.all_splits == ("train", "a", "train", "b")
+        with pytest.raises(ValueError, match="zip"):
+            test.divided(["a"])
+        assert (store.folder / "store.json").read_bytes() == before
+
+    def test_a_split_with_a_long_list_of_others_is_one_line(self, store):
+        many = store.divided([f"part {number} " * 20 for number in range(4)])
+        with pytest.raises(Event2VecError, match="has no split 'train'; it has part 0") as caught:
+            many.split("train")
+        assert len(str(caught.value)) < len(str(store.folder)) + 200
+
+
+class TestTypesOfColumns:
+    """The smallest that holds all values; the limits are those of the types."""
+
+    def types(self, store):
+        return json.loads((store.folder / "store.json").read_text())["types"]
+
+    @pytest.mark.parametrize(("duration", "kind"), [(2**32 - 1, "<u4"), (2**32, "<i8")])
+    def test_times_beyond_32_bits_take_64(self, duration, kind, tmp_path):
+        events = Events.from_arrays([0, 1], [0, 1], [0, duration], [0, 1], sensor=(5, 5))
+        store = EventStore.create(tmp_path / "store", [(events, 0), (events[:1], 0)], sensor=(5, 5), classes=["a"])
+        assert self.types(store)["t"] == kind
+        assert store.durations.tolist() == [duration, 0]
+        assert_same(store[0][0], events)
+
+    @pytest.mark.parametrize(("x", "kind"), [([0, 65535], "<u2"), ([0, 0.5], "<f4")])
+    def test_the_last_column_of_the_largest_sensor_fits_in_16_bits(self, x, kind, tmp_path):
+        events = Events.from_arrays(x, [0, 65535], [0, 1], [0, 1], sensor=(65536, 65536))
+        store = EventStore.create(tmp_path / "store", [(events, 0)], sensor=(65536, 65536), classes=["a"])
+        assert (self.types(store)["x"], self.types(store)["y"]) == (kind, "<u2")
+        assert_same(store[0][0], events)
+
+    @pytest.mark.parametrize("first", [0, 1, 2])
+    def test_a_count_other_than_one_gives_each_event_its_own(self, first, make_events, tmp_path):
+        """In whichever recording it comes, and wherever in it."""
+        plain = make_events(3)
+        counted = Events.from_arrays([1] * 3, [1] * 3, range(3), [1] * 3, sensor=plain.sensor, rho=[1, 1, 4])
+        written = [plain, plain, plain]
+        written[first] = counted
+        store = EventStore.create(
+            tmp_path / "store", [(events, 0) for events in written], sensor=plain.sensor, classes=["a"]
+        )
+        assert self.types(store)["rho"] == "<f4"
+        for index, events in enumerate(written):
+            assert_same(store[index][0], events)
+
+    def test_ones_that_are_written_out_take_no_file(self, tmp_path):
+        ones = Events.from_arrays([1] * 3, [1] * 3, range(3), [1] * 3, sensor=(5, 5), rho=[1, 1, 1])
+        store = EventStore.create(tmp_path / "store", [(ones, 0)], sensor=(5, 5), classes=["a"])
+        assert self.types(store)["rho"] == "ones"
+        assert_same(store[0][0], ones)
+
+
+class TestReadingTogether:
+    def test_recordings_without_events_are_rows_without_columns(self, store):
+        batch, labels = read_together([(store, 1), (store, 1)])
+        assert (tuple(batch.x.shape), labels.tolist()) == ((2, 0), [0, 0])
+
+    def test_stores_that_share_their_files_are_read_together(self, store):
+        """Sets of clusters are such stores."""
+        test, train = store.split("test"), store.split("train")
+        batch, labels = read_together([(test, 1), (train, 0), (test, 0)])
+        assert batch.valid.sum(dim=1).tolist() == [700, 50, 0]
+        assert labels.tolist() == [1, 2, 0]
+        assert_same(batch.row(1), store[0][0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"x": [[0, 8]]}, "an event at x = 8 outside the sensor, which is 8x6"),
+        ({"y": [[6, 0]]}, "an event at y = 6 outside the sensor, which is 8x6"),
+        ({"y": [[-1, 0]]}, "an event at y = -1 outside"),
+        ({"x": [[np.nan, 0]]}, "an event at x = nan outside"),
+        ({"t": [[-1, 0]]}, "times that decrease, are negative or are too large"),
+        ({"t": [[5, 4]]}, "times that decrease"),
+        ({"t": [[0, 2**62]]}, "times that decrease, are negative or are too large"),
+        ({"p": [[0, 2]]}, "polarities other than 0 and 1"),
+        ({"rho": [[1, 0.5]]}, "rho below 1 or not a number"),
+        ({"rho": [[1, np.nan]]}, "rho below 1 or not a number"),
+        ({"rho": [[1, 2.0**53]]}, "rho below 1 or not a number"),
+    ],
+)
+def test_what_events_guarantee_is_checked_in_every_row(rows, message):
+    """In a batch of rows, of which any may be the damaged one."""
+    kinds = {"x": "f4", "y": "f4", "t": "i8", "p": "u1", "rho": "f4"}
+    good = {"x": [[0, 7]], "y": [[5, 0]], "t": [[0, 2**62 - 1]], "p": [[0, 1]], "rho": [[1, 2.0**52]]}
+    check_events(*(np.array(good[name] * 2, kinds[name]) for name in COLUMNS), Sensor(8, 6))
+    for place in range(2):
+        table = {name: [good[name][0], good[name][0]] for name in COLUMNS}
+        for name, (row,) in rows.items():
+            table[name][place] = row
+        with pytest.raises(ValueError, match=message):
+            check_events(*(np.array(table[name], kinds[name]) for name in COLUMNS), Sensor(8, 6))
+    check_events(*(np.zeros((2, 0), kind) for kind in kinds.values()), Sensor(8, 6))

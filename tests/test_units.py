@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from event2vec import Event2VecError
 from event2vec.io.headers import is_text
@@ -25,6 +27,38 @@ from event2vec.io.units import to_microseconds
 )
 def test_times_become_whole_microseconds(t, unit, found):
     assert to_microseconds(Path("a.csv"), np.array(t), unit).tolist() == found
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), min_size=1), st.sampled_from(["i8", "u8"]))
+def test_whole_nanoseconds_since_1970_become_the_nearest_microsecond(times, kind):
+    """As floats they would be off by up to 128 ns, and events of one moment would lie a microsecond apart."""
+    t = np.array(times).astype(kind)
+    found = to_microseconds(Path("a.npy"), t, "ns")
+    assert found.dtype == np.int64
+    for nanoseconds, microseconds in zip(t.tolist(), found.tolist(), strict=True):
+        assert abs(1000 * microseconds - nanoseconds) <= 500
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), min_size=1), st.sampled_from(["i4", "u4", "f8", "i8"]))
+def test_whole_seconds_and_milliseconds_are_exact(times, kind):
+    t = np.array(times).astype(kind)
+    assert to_microseconds(Path("a"), t, "s").tolist() == [time * 10**6 for time in times]
+    assert to_microseconds(Path("a"), t, "ms").tolist() == [time * 10**3 for time in times]
+    assert to_microseconds(Path("a"), t, "us").tolist() == times
+
+
+@pytest.mark.parametrize("kind", ["u1", "i4", "i8"])
+def test_whole_microseconds_are_not_copied(kind):
+    t = np.array([1, 2], kind)
+    assert to_microseconds(Path("a"), t, None) is t
+    assert to_microseconds(Path("a"), t, "us") is t
+
+
+def test_the_largest_time_is_below_2_to_the_62():
+    assert to_microseconds(Path("a"), np.array([2.0**61]), "us").tolist() == [2**61]
+    for t, unit in ((2.0**62, "us"), (-(2.0**62), "us"), (2**62 // 10**6 + 1, "s")):
+        with pytest.raises(Event2VecError, match=r"a: has times that are not numbers, or beyond 2\^62 microseconds"):
+            to_microseconds(Path("a"), np.array([t]), unit)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Windows: every event of a recording in the windows that it belongs to, whatever chunks it comes in."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from conftest import assert_same, make_recording
+from hypothesis import given
+from hypothesis import strategies as st
 
 from event2vec import (
     Event2VecError,
@@ -24,7 +27,7 @@ from event2vec.data.cut import cut_recording
 from event2vec.data.datasets import open_splits
 from event2vec.data.hints import window_hints
 from event2vec.data.prepare import prepare
-from event2vec.data.windows import Windows, recording_of
+from event2vec.data.windows import Windows, recording_of, seconds
 from event2vec.io.chunks import read_chunks
 from event2vec.progress import SILENT
 from event2vec.studies.report import sections
@@ -89,6 +92,90 @@ def test_a_short_rest_is_left_out_and_half_a_window_is_kept():
     assert spans(Windows(window_events=10), at(*range(25))) == [(0, 10, 10), (10, 20, 10), (20, 25, 5)]
     assert spans(Windows(window_events=10), at(*range(24))) == [(0, 10, 10), (10, 20, 10)]
     assert spans(Windows(window_events=10), at(4, 7)) == [(0, 4, 2)]
+
+
+def windows_written_out(times, length, step):
+    """Windows by the words of their docstring: number, start, stop and times."""
+    found: list[tuple[int, int, int, list[int]]] = []
+    for number in range(times[-1] // step + 1):
+        start, stop = number * step, number * step + length
+        held = [time for time in times if start <= time < stop]
+        inside = min(times[-1] + 1 - start, length)
+        if held and (2 * inside >= length or not found):
+            found.append((number, start, stop, held))
+        if held and inside < length:
+            break
+    return found
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=1, max_size=20),
+    st.integers(1, 15),
+    st.integers(1, 20),
+    st.lists(st.integers(0, 20), max_size=3),
+)
+def test_windows_by_time_are_those_of_a_plain_loop(times, length, step, cuts):
+    events = at(*(time - min(times) for time in sorted(times)))
+    windows = Windows(window=length / 1e6, stride=step / 1e6)
+    places = [0, *sorted(min(cut, len(events)) for cut in cuts), len(events)]
+    chunks = [events[start:stop] for start, stop in pairwise(places)]
+    expected = windows_written_out(events.t.tolist(), length, step)
+    for found in (list(windows.cut(events)), list(windows.over(chunks)), list(windows.cut(events.arrays()))):
+        assert [window[:3] for window in found] == [window[:3] for window in expected]
+        assert [window.events.t.tolist() for window in found] == [
+            [time - held[0] for time in held] for *_, held in expected
+        ]
+
+
+@given(st.integers(1, 60), st.integers(1, 20))
+def test_windows_by_count_hold_each_event_once_and_the_rest_is_less_than_half_a_window(count, size):
+    found = list(Windows(window_events=size).cut(at(*range(0, 3 * count, 3))))
+    sizes = [len(window.events) for window in found]
+    assert all(each == size for each in sizes[:-1])
+    assert (2 * sizes[-1] >= size) or len(found) == 1
+    assert 2 * (count - sum(sizes)) < size
+    assert [window.number for window in found] == list(range(len(found)))
+    assert [(window.start, window.stop) for window in found] == [
+        (3 * size * number, 3 * (size * number + each - 1) + 1) for number, each in enumerate(sizes)
+    ]
+
+
+def test_no_event_in_two_windows_shares_its_memory_with_the_recording():
+    """What a window's times are changed to must not reach the window beside it."""
+    events = at(*range(20))
+    found = list(Windows(window=1e-5, stride=5e-6).cut(events))
+    assert [window.events.t[0].item() for window in found] == [0] * len(found)
+    assert events.t.tolist() == list(range(20))
+
+
+@pytest.mark.parametrize(("microseconds", "text"), [(0, "0"), (1, "0.000001"), (1_250_000, "1.25"), (10**7, "10")])
+def test_seconds_are_exact_and_short(microseconds, text):
+    assert seconds(microseconds) == text
+
+
+def test_lengths_are_whole_microseconds_and_a_stride_is_one_at_least():
+    windows = Windows(window=0.1, stride=0.05)
+    assert (windows.length, windows.step) == (100_000, 50_000)
+    assert (Windows(window=0.1).step, Windows(window=2.5e-6).length) == (100_000, 2)
+    assert Windows(window=1e-6, stride=1e-7).step == 1
+    assert Windows(window=1e6).length == 10**12
+    with pytest.raises(ValueError, match=r"windows\.window must be at least 0 and at most 1e\+06, got 1000001"):
+        Windows(window=1_000_001.0)
+
+
+def test_the_most_that_windows_may_overlap_is_a_thousand():
+    assert Windows(window=1.0, stride=0.001).step == 1000
+    with pytest.raises(ValueError, match=r"stride must be at least window / 1000, got 0\.0009"):
+        Windows(window=1.0, stride=0.000999)
+
+
+def test_settings_for_windows_are_passed_on_whole():
+    assert Windows.of(0.1, 0.05, 7, 0) == Windows(window=0.1, stride=0.05, min_events=7)
+    assert Windows.of(0.0, 0.0, 1, 9) == Windows(window_events=9)
+    assert Windows(window=0.1, stride=0.1).summary == "windows of 0.1 s", "a stride of a window is none"
+    assert Windows(window=0.1, min_events=1200).summary == "windows of 0.1 s with 1,200 events or more"
+    assert Windows(window=0.1).count(1) == "1 window of 0.1 s"
+    assert Windows(window_events=5).count(1200) == "1,200 windows of 5 events"
 
 
 def test_a_pause_has_no_windows_and_takes_no_time():
@@ -322,3 +409,35 @@ def test_cut_refuses_what_it_cannot_do_and_leaves_nothing(shared_data, tmp_path,
     assert not (tmp_path / "out" / "nmnist").exists()
     with pytest.raises(Event2VecError, match=r"cannot be written as '.mp4', expected one of .npz"):
         cut_recording(file, tmp_path / "out", Windows(window=0.1), suffix=".mp4")
+
+
+class TestHints:
+    def store(self, folder, durations, labels=None, classes=("a", "b"), **more):
+        """Recordings that last so many seconds."""
+        given = zip(durations, labels or [0] * len(durations), strict=True)
+        recordings = [(at(0, round(1e6 * duration)), label) for duration, label in given]
+        return EventStore.create(folder, recordings, sensor="8x8", classes=classes, **more)
+
+    @pytest.mark.parametrize(("longest", "hint"), [(10.0, False), (10.001, True)])
+    def test_a_recording_is_far_longer_from_ten_times_the_median_on(self, longest, hint, tmp_path):
+        store = self.store(tmp_path / "store", [1.0, 1.0, longest], sources=["x", "y", "z.raw"])
+        wanted = ["z.raw lasts 10 s, most recordings 1 s; --window 1 cuts long ones into many"]
+        assert window_hints(store) == (wanted if hint else [])
+
+    def test_the_longest_is_named_and_the_others_are_counted(self, tmp_path):
+        store = self.store(tmp_path / "store", [0.5, 0.5, 6, 0.5, 70, 0.5, 8], sources=list("tuvwxyz"))
+        assert window_hints(store) == [
+            "x lasts 70 s (and 2 more like it), most recordings 0.5 s; --window 0.5 cuts long ones into many"
+        ]
+
+    def test_recordings_of_an_instant_have_no_usual_duration(self, tmp_path):
+        assert window_hints(self.store(tmp_path / "store", [0, 0, 0, 5])) == []
+        assert window_hints(self.store(tmp_path / "none", [])) == []
+
+    def test_classes_with_a_single_recording_are_named_as_far_as_there_is_room(self, tmp_path):
+        classes = tuple("abcdef")
+        store = self.store(tmp_path / "store", [1.0] * 6, [5, 0, 1, 2, 3, 3], classes)
+        assert window_hints(store) == [
+            "4 classes have only one recording: 'f', 'a', 'b' and 1 more. If they are long, cut them into windows "
+            "with --window SECONDS; testing a class needs a second recording"
+        ]

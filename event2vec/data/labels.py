@@ -9,6 +9,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from itertools import pairwise
+from os.path import realpath
 from pathlib import Path
 
 from event2vec.data.windows import seconds
@@ -97,7 +98,7 @@ def _find_table(root: Path, labels: str | Path) -> Path:
 
 
 def _is_table(path: Path, table: Path) -> bool:
-    return path.name.endswith(BESIDE) or path == table
+    return path.name.endswith(BESIDE) or (path.name == table.name and realpath(path) == realpath(table))
 
 
 def _find_beside(root: Path) -> list[tuple[Path, Span]]:
@@ -177,7 +178,11 @@ def _header(path: Path, rows: list[tuple[int, list[str]]]) -> tuple[dict[str, in
     if missing:
         raise FileError(path, f"has no column {', '.join(missing)}, {EXPECTED}")
     del rows[0]
-    return places, heads[places["start"]].endswith(("us", "usec"))
+    start, stop = heads[places["start"]], heads[places["stop"]]
+    on_clock = start.endswith(("us", "usec"))
+    if stop.endswith(("us", "usec")) != on_clock:
+        raise FileError(path, f"has the columns {start} and {stop}, expected both in seconds or both in microseconds")
+    return places, on_clock
 
 
 def _span(path: Path, line: int, row: list[str], places: dict[str, int], on_clock: bool) -> Span:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from event2vec.events import COLUMNS, Events
 from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.settings import build_settings
+
+_MISSING: Any = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,12 +109,16 @@ class EventStore:
         `sets` numbers the sets of clusters of each recording: 0, 1, 0, 1 means two recordings with two sets each.
         `groups` say which recordings belong together, such as those of one person: they are never divided.
         """
+        given = {"splits": splits, "sources": sources, "sets": sets, "groups": groups}
+        named = {name: values for name, values in given.items() if values is not None}
         with StoreWriter(folder, sensor=Sensor.of(sensor), classes=classes) as writer:
-            for index, (events, label) in enumerate(recordings):
-                number = sets[index] if sets is not None else 0
-                split = splits[index] if splits is not None else "train"
-                source = sources[index] if sources is not None else str(index - number)
-                writer.append(events, label, split, source, number, groups[index] if groups is not None else None)
+            for index, (recording, *values) in enumerate(zip_longest(recordings, *named.values(), fillvalue=_MISSING)):
+                if recording is _MISSING or _MISSING in values:
+                    raise ValueError(f"{' and '.join(named)} must have one entry for each recording")
+                (events, label), known = recording, dict(zip(named, values, strict=True))
+                number = known.get("sets", 0)
+                source = known.get("sources", str(index - number))
+                writer.append(events, label, known.get("splits", "train"), source, number, known.get("groups"))
         return cls.open(folder)
 
     def __len__(self) -> int:
@@ -239,9 +246,12 @@ class EventStore:
             raise FileError(self.folder, f"has {found}, expected equally many. {PREPARE_AGAIN}")
         return tuple(self._show(rows + number) for number in range(counts[0]))
 
-    def subset(self, indices: Sequence[int] | NDArray[np.int64]) -> "EventStore":
+    def subset(self, indices: Sequence[int] | NDArray[Any]) -> "EventStore":
         """These recordings, in this order."""
-        return self._show(self.rows[np.asarray(indices, dtype=np.int64)])
+        chosen = np.asarray(indices)
+        if chosen.size and chosen.dtype.kind not in "iu":  # a mask would be read as the recordings 0 and 1
+            raise ValueError(f"recordings are chosen by index, got {chosen.dtype}. For a mask: np.flatnonzero(mask)")
+        return self._show(self.rows[chosen.astype(np.int64)])
 
     def all_rows(self) -> "EventStore":
         """All recordings with all their sets of clusters, as they are on the disk."""

@@ -173,9 +173,11 @@ def write_events(path: str | Path, events: Events) -> None:
     check_output(path)
     if path.suffix.lower() != ".npz":
         _check_plain(path, events)
+    columns = events.arrays()
+    columns = replace(columns, t=columns.t - columns.t[:1])  # those of a slice count from an earlier event
     try:
         with whole_file(path) as temporary:
-            WRITERS[path.suffix.lower()](temporary, events.arrays())
+            WRITERS[path.suffix.lower()](temporary, columns)
     except OSError as error:
         raise FileError(path, f"cannot be written: {error.strerror or error}") from None
 

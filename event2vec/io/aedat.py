@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from event2vec.errors import FileError
 from event2vec.io.headers import is_text
 from event2vec.io.recording import Decoded, cut_short
-from event2vec.names import excerpt
+from event2vec.names import counted, excerpt
 from event2vec.sensor import Sensor
 
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[np.int64], NDArray[np.bool_]]  # x, y, t, p
@@ -154,11 +154,8 @@ def _polarity_packets(path: Path, data: NDArray[np.uint8], start: int) -> tuple[
     while start + PACKET_HEADER.size <= size:
         kind, _, width, _, overflow, capacity, number, _ = PACKET_HEADER.unpack(data[start : start + 28].tobytes())
         if width < 1 or not 0 <= number <= capacity or overflow < 0:
-            raise FileError(
-                path,
-                f"has a broken packet at byte {start}: {number} events of {width} bytes, capacity {capacity}. "
-                "The file is damaged from there on",
-            )
+            found = f"{counted(number, 'event')} of {width} bytes, capacity {capacity}"
+            raise FileError(path, f"has a broken packet at byte {start}: {found}. The file is damaged from there on")
         if kind == POLARITY_PACKET and width != POLARITY_EVENT.itemsize:
             raise FileError(path, f"has polarity events of {width} bytes at byte {start}, expected 8")
         start += PACKET_HEADER.size

@@ -18,7 +18,7 @@ from event2vec.columns import as_array
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events, arrange_events
 from event2vec.io import FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, text
-from event2vec.io.recording import AS_STORED, Decoded, Reading, bounding_sensor, unwrap
+from event2vec.io.recording import AS_STORED, Decoded, Reading, bounding_sensor, refused, unwrap
 from event2vec.io.segments import PERIODS, SEGMENT, SUFFIXES, header_length, misplaced, segments
 from event2vec.names import excerpt
 from event2vec.sensor import Sensor, SensorLike
@@ -216,7 +216,5 @@ class _Order:
         try:
             events, _ = arrange_events(part.x, part.y, part.t, part.p, sensor=self.sensor)
         except ValueError as error:
-            raise FileError(
-                self.path, f"{excerpt(error, 240)}. Set the sensor size with `sensor`, such as 346x260"
-            ) from None
+            raise refused(self.path, error) from None
         return replace(events, t=events.t + (first - self.start))

@@ -130,12 +130,8 @@ def check(path: Path, format: str, decoded: Decoded, sensor: Sensor | None) -> R
         if out_of_order and decoded.period:
             t = unwrap(t, decoded.period)
             events, out_of_order = arrange_events(decoded.x, decoded.y, t, decoded.p, sensor=size, rho=decoded.rho)
-    except WrongSensor as error:
-        remedy = "Set the sensor size with `sensor`, such as 346x260, if the file has none or a wrong one"
-        raise FileError(path, f"{excerpt(error, 240)}. {remedy}") from None
     except ValueError as error:
-        problem = f"{excerpt(error, 240)}. The file is damaged or not in the format it seems to be"
-        raise FileError(path, problem) from None
+        raise refused(path, error) from None
     start = decoded.clock + int(t.min() if out_of_order else t[0]) if len(events) else 0
     return Recording(events, format, start, out_of_order, declared is not None, decoded.warnings)
 
@@ -154,6 +150,14 @@ def bounding_sensor(x: Any, y: Any) -> Sensor:
     if not (1 <= width <= LARGEST_SIDE and 1 <= height <= LARGEST_SIDE):
         raise WrongSensor(f"the largest x is {width - 1:g} and the largest y {height - 1:g}, which no sensor has")
     return Sensor(int(np.ceil(width)), int(np.ceil(height)))
+
+
+def refused(path: Path, error: ValueError) -> FileError:
+    """The error for events that `arrange_events` refused, with what to do about them."""
+    remedy = "The file is damaged or not in the format it seems to be"
+    if isinstance(error, WrongSensor):
+        remedy = "Set the sensor size with `sensor`, such as 346x260, if the file has none or a wrong one"
+    return FileError(path, f"{excerpt(error, 240)}. {remedy}")
 
 
 def cut_short(count: int, record: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from event2vec.sensor import LARGEST_SIDE, Sensor
 
 DEFAULT_COLUMNS = "txyp"
 HEADER_LINES = 64
+LONGEST_HEAD = 1 << 12  # bytes of a line before the events that are looked at
 LONGEST_LINE = 1 << 16  # bytes
 
 
@@ -39,7 +41,7 @@ def read_text(path: Path, columns: str | None = None, time_unit: str | None = No
     order = _order(path, columns, head)
     ignored = _cut_line(path, len(_words(head.first)))
     # Read from the file itself if it is complete: a list of all lines takes many times the memory.
-    source: Path | list[str] = path.read_text("latin-1").splitlines()[:-1] if ignored else path
+    source: Path | list[str] = _lines(path.read_bytes())[:-1] if ignored else path
     x, y, t, p = _table(path, source, head, order, head.lines)
     fractional = _is_fractional(head, order) or not np.array_equal(t, np.round(t))
     unit = time_unit or ("s" if fractional else "us")
@@ -64,7 +66,7 @@ def read_text_pieces(
         while file.tell() < end:
             block = file.read(min(size, end - file.tell()))
             block += file.readline(LONGEST_LINE) if file.tell() < end else b""
-            lines = [line for line in block.decode("latin-1").splitlines() if line.strip()]
+            lines = [line for line in _lines(block) if line.strip()]
             if not lines:
                 continue
             x, y, t, p = _table(path, lines, head, order)
@@ -76,6 +78,11 @@ def read_text_pieces(
     yield Decoded.empty(head.sensor, cut_short(ignored, "line"))
 
 
+def _lines(text: bytes) -> list[str]:
+    """The lines as a file has them; `splitlines` would also cut at a byte of some letters, such as Å in UTF-8."""
+    return [line.rstrip("\r") for line in text.decode("latin-1").split("\n")]
+
+
 def _is_fractional(head: _Head, order: dict[str, int]) -> bool:
     return "." in _words(head.first)[order["t"]]
 
@@ -85,7 +92,7 @@ def _read_head(path: Path, columns: str | None) -> _Head:
     names, sensor = None, None
     with path.open("rb") as file:
         for count in range(HEADER_LINES):
-            raw = file.readline(4096)
+            raw = _line(file)
             line = raw.decode("utf-8", "replace").strip().lstrip("\ufeff")
             comment = line.startswith(("#", "%"))
             words = _words(line.lstrip("#% "))
@@ -106,6 +113,14 @@ def _read_head(path: Path, columns: str | None) -> _Head:
                     "Set their order with `columns`, such as txyp",
                 )
     raise FileError(path, f"has no numbers in its first {HEADER_LINES} lines; expected t x y p on each line")
+
+
+def _line(file: IO[bytes]) -> bytes:
+    """The beginning of the next line; the rest of a long one is skipped, so that lines are counted rightly."""
+    line = part = file.readline(LONGEST_HEAD)
+    while part and not part.endswith(b"\n"):
+        part = file.readline(LONGEST_HEAD)
+    return line
 
 
 def _names_columns(words: list[str]) -> bool:

@@ -61,13 +61,13 @@ def view(
 def _write_page(recording: Events | str | Path, path: Path, title: str, reading: ReadingOptions) -> Viewed:
     """A file is read in chunks, of which only the events that are shown are kept."""
     thinner = Thinner(MOST)
-    duration = 0
+    times: list[int] = []  # the first of each chunk and the last
     for chunk in thinner.watch([recording] if isinstance(recording, Events) else read_chunks(recording, **reading)):
-        duration = int(chunk.t[-1]) if len(chunk) else duration
+        times += [int(chunk.t[0]), int(chunk.t[-1])] if len(chunk) else []
     _refuse_empty(thinner.recorded, title)
     page = PlayerPage(Clip(title, thinner.events, thinner.recorded))
     page.write(path)
-    return Viewed(path, thinner.recorded, len(page.clip.events), None, duration, page.clip.events.sensor)
+    return Viewed(path, thinner.recorded, len(page.clip.events), None, times[-1] - times[0], page.clip.events.sensor)
 
 
 def _refuse_empty(events: int, title: str) -> None:
