@@ -1,5 +1,6 @@
 """Linear probing: features of the frozen network, at each depth."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,17 @@ import pytest
 import torch
 from conftest import SMALL, make_recording, randomise
 
-from event2vec import Event2VecError, EventBatch, EventStore, ModelConfig, Sampling, build_model, probe, save_model
+from event2vec import (
+    Event2VecError,
+    EventBatch,
+    EventStore,
+    ModelConfig,
+    Sampling,
+    Sensor,
+    build_model,
+    probe,
+    save_model,
+)
 from event2vec.evaluation.probe import HeadTraining, extract, fit_logistic, probe_network, standardise, train_heads
 from event2vec.model.heads import mean_over_valid
 from event2vec.progress import Progress
@@ -115,3 +126,84 @@ def test_a_run_is_probed_after_each_of_its_blocks(store, tmp_path):
     assert found[0].logistic.recordings == 10
     (raw,) = probe(tmp_path / "network", store.folder, layers=[], repeats=1, training=QUICK, device="cpu")
     assert raw.facts()["logistic_regression"]["accuracy"] == raw.logistic.accuracy
+
+
+def test_the_rate_of_a_head_is_the_papers_schedule():
+    config = HeadTraining()
+    assert (config.epochs, config.batch, config.learning_rate, config.warmup_epochs) == (64, 256, 0.001, 4)
+    for epoch, share in ((0, 0.01), (1, 0.2575), (2, 0.505), (4, 1), (34, 0.5), (64, 0)):
+        assert config.rate(float(epoch)) == pytest.approx(0.001 * share), epoch
+    assert config.rate(19.0) == pytest.approx(0.001 * (1 + np.cos(np.pi / 4)) / 2)
+
+
+def test_a_head_takes_as_many_steps_as_its_settings_say(monkeypatch):
+    """At least `steps` in an epoch, and one for each batch where recordings are many."""
+    random = np.random.default_rng((0, 0, 1))
+    features, labels = random.standard_normal((1, 10, 2)).astype(np.float32), np.arange(10) % 2
+    taken: list[float] = []
+    step = torch.optim.AdamW.step
+
+    def counted(optimizer, *arguments):
+        taken.append(optimizer.param_groups[0]["lr"])
+        return step(optimizer, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", counted)
+    for settings, expected in (({"steps": 3}, 6), ({"steps": 3, "batch": 2}, 10)):
+        taken.clear()
+        config = HeadTraining(epochs=2, warmup_epochs=1, **settings)
+        train_heads(features, labels, features, labels, config, torch.Generator().manual_seed(0))
+        assert len(taken) == expected
+        assert taken == pytest.approx([config.rate(number * 2 / expected) for number in range(expected)])
+
+
+def test_raw_features_are_the_means_of_x_y_p_and_the_time_that_has_passed(store):
+    model = randomise(build_model(TINY))
+    (raw,) = extract(model, store, Sampling(length=64), [None], 0)
+    for vector, (events, _) in zip(raw, (store[index] for index in range(len(store))), strict=True):
+        elapsed = events.t / events.t[-1]
+        columns = (2 * events.x / 33 - 1, 2 * events.y / 29 - 1, 2 * events.p.float() - 1, elapsed)
+        assert vector.tolist() == pytest.approx([float(column.mean()) for column in columns], abs=1e-5)
+
+
+def test_every_repeat_and_part_has_draws_of_its_own(store, monkeypatch):
+    drawn: list[tuple[int, int]] = []
+
+    def noted(model, part, sampling, depths, draw, progress):
+        drawn.append((len(part), draw))
+        return extract(model, part, sampling, depths, draw, progress)
+
+    monkeypatch.setattr("event2vec.evaluation.probe.extract", noted)
+    probe_network(randomise(build_model(TINY)), store, Sampling(length=20), [], 3, training=QUICK)
+    assert [count for count, _ in drawn] == [30, 10] * 3
+    assert len({draw for _, draw in drawn}) == 6
+
+
+def test_recordings_of_one_class_cannot_be_told_apart(store):
+    alone = store.subset([index for index in range(len(store)) if store.labels[index] == 0])
+    with pytest.raises(
+        Event2VecError, match="has training recordings of one class alone, expected two classes at least"
+    ):
+        probe_network(randomise(build_model(TINY)), alone, Sampling(length=20), [0])
+
+
+def test_recordings_of_another_sensor_are_scaled_to_the_networks(store, tmp_path):
+    wide = [
+        (replace(events, x=2 * events.x, sensor=Sensor(67, 30)), label)
+        for events, label in (store[index] for index in range(4))
+    ]
+    other = EventStore.create(tmp_path / "wide", wide, sensor="67x30", classes=["left", "right"])
+    model = randomise(build_model(TINY))
+    found = extract(model, other, Sampling(length=64), [None, 1], 0)
+    expected = extract(model, store.subset([0, 1, 2, 3]), Sampling(length=64), [None, 1], 0)
+    for one, same in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, same, atol=1e-5)
+
+
+def test_a_row_has_its_facts_for_json(store):
+    (row,) = probe_network(randomise(build_model(TINY)), store, Sampling(length=20), [], 2, training=QUICK)
+    facts = json.loads(json.dumps(row.facts()))
+    assert (facts["features"], facts["blocks"]) == ("raw events", None)
+    assert facts["trained_head"]["accuracy"] == row.trained.accuracy
+    assert facts["logistic_regression"]["accuracy_std"] == row.logistic.accuracy_std
+    assert facts["trained_head"]["interval"] == list(row.trained.interval)
+    assert row.trained.recordings == 10

@@ -84,6 +84,27 @@ def test_spans_cover_the_recording_once_whatever_the_stride():
     assert described(made([0, 1], stride=0.05)) == [(0, 0.075, "a"), (0.075, 0.15, "b")], "between their middles"
 
 
+@pytest.mark.parametrize("stride", [0.01, 0.03, 0.05, 0.1, 0.25])
+@pytest.mark.parametrize("seed", range(3))
+def test_time_is_counted_once_whichever_windows_had_too_few_events(stride, seed):
+    random = np.random.default_rng((seed, 0, 2))
+    numbers = np.flatnonzero(random.random(30) < 0.5)
+    found = made(random.integers(0, 3, len(numbers)), numbers, stride=stride)
+    spans = found.spans
+    assert (spans[0].start, spans[-1].stop) == (0, found.duration + 1)
+    assert all(one.stop == other.start for one, other in pairwise(spans))
+    assert all(each.start < each.stop for each in spans)
+    right = [score_timeline(found, [span(0, 9, name)]) for name in "abc"]
+    answered = sum(each.stop - each.start for each in spans if each.label is not None)
+    assert sum(each.accuracy for each in right) == pytest.approx(answered / (found.duration + 1))
+
+
+def test_answers_that_share_time_meet_in_the_middle_without_the_window_between_them():
+    found = made([0, 1], [0, 2], stride=0.03)
+    assert described(found) == [(0, 0.08, "a"), (0.08, 0.16, "b")]
+    assert score_timeline(made([0, 0], [0, 2], stride=0.03), [span(0, 0.16, "a")]).accuracy == 1
+
+
 def test_neighbouring_windows_meet_where_no_event_lies_between(network):
     for count in (54, 55, 60):
         events = make_recording(count, sensor=network.config.sensor)

@@ -81,6 +81,11 @@ class SparseGruConfig(NetworkConfig, section="model"):
     units: int = setting(128, "units of the GRU", least=1, most=65536)
     dropout: float = setting(0.2, "share of the features of frames that are dropped in training", least=0, below=1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.layout == "published" and self.side < 67:  # four poolings would leave nothing to pool
+            raise ValueError(f"model.side must be at least 67 for model.layout published, got {self.side}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaSnnConfig(NetworkConfig, section="model"):

@@ -91,6 +91,8 @@ def probe_network(
     for split in ("train", "test"):
         if split not in store.splits:
             raise FileError(store.folder, f"has no recordings in the split '{split}', which probing needs")
+    if len(np.unique(store.split("train").labels)) < 2:
+        raise FileError(store.folder, "has training recordings of one class alone, expected two classes at least")
     depths: list[int | None] = [None, *layers]
     rounds = 1 if sampling.repeatable else repeats
     parts = {split: store.split(split) for split in ("train", "test")}

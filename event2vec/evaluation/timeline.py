@@ -72,7 +72,8 @@ class Timeline:
         A rest at the end that is too short for a window belongs to the last one.
         """
         starts, stops = self.starts.copy(), np.minimum(self.stops, self.duration + 1)
-        together = np.flatnonzero(np.diff(self.numbers) == 1)
+        # A window between two with answers may have had too few events; its neighbours may share time all the same.
+        together = np.flatnonzero((np.diff(self.numbers) == 1) | (starts[1:] < stops[:-1]))
         middle = stops[together] - (stops[together] - starts[together + 1]) // 2
         stops[together] = starts[together + 1] = middle
         rest = self.duration + 1 - int(stops[-1])

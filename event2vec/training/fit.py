@@ -25,7 +25,7 @@ from event2vec.model.checkpoint import load_any_model
 from event2vec.model.classifier import Classifier, build_model
 from event2vec.model.masked import MaskedModel, build_masked_model
 from event2vec.model.trained_on import TrainedOn
-from event2vec.names import excerpt, shorten, shown
+from event2vec.names import counted, excerpt, shorten, shown
 from event2vec.progress import Progress
 from event2vec.training.callbacks import Beginning, Checkpoints, Diary, Means, WholeCheckpoints, has_waited
 from event2vec.training.layout import Layout, Task
@@ -76,6 +76,10 @@ def copy_weights(model: Classifier | MaskedModel, init: Path) -> list[str]:
             found = f"has {tuple(theirs[name].shape)}" if name in theirs else "is missing"
             expected = f"this recipe needs {tuple(ours[name].shape)}"
             raise FileError(init, f"does not fit: {name} {found}, {expected}. Use the same model settings in both")
+    left = [name for name in theirs if name.startswith(model.reusable) and name not in ours]
+    if left:  # such as further blocks or a neighbourhood, without which the others mean something else
+        count = f"{counted(len(left), 'weight')} that this recipe's network lacks, such as {left[0]}"
+        raise FileError(init, f"does not fit: it has {count}. Use the same model settings in both")
     model.load_state_dict(ours | {name: theirs[name] for name in taken})
     return taken
 

@@ -14,7 +14,7 @@ from event2vec.documents import read_json
 from event2vec.errors import FileError
 from event2vec.model.classifier import Classifier, count_parameters
 from event2vec.model.masked import MaskedModel
-from event2vec.names import printable
+from event2vec.names import counted, printable
 from event2vec.training.run import Run
 
 PAPER = "https://arxiv.org/abs/2504.15371"
@@ -127,8 +127,8 @@ def _training(run: Run) -> Iterator[str]:
     recipe = run.recipe
     recipe = replace(recipe, data=replace(recipe.data, labels=""))
     yield "## How it was trained"
-    epochs = len(run.metrics)
-    yield f"Recipe `{_plain(recipe.name)}`, {epochs} epochs, seed {recipe.training.seed}; all settings:"
+    epochs = counted(len(run.metrics), "epoch")
+    yield f"Recipe `{_plain(recipe.name)}`, {epochs}, seed {recipe.training.seed}; all settings:"
     yield f"```yaml\n{recipe.to_yaml().strip()}\n```"
 
 
