@@ -76,6 +76,8 @@ def compare(
     names = [OURS, *NETWORKS] if networks is None else list(networks)
     span = _span(minutes, epochs)
     rows = tuple(network_row(name, base, **span) for name in names)
+    if not rows or len({row.name for row in rows}) < len(rows):
+        raise Event2VecError(f"networks must be one or more, each named once, got {', '.join(map(shown, names))}")
     setting = _setting(data, cluster, workers=workers, device=device, precision=precision, progress=progress)
     folder = local_place(out) if out else _folder("compare", base, data)
     results = run_experiment(Experiment("", rows, speed=True, timed=TIMED, repeats=DRAWS), base, setting, folder, seeds)
