@@ -36,7 +36,8 @@ def open_source(
     if isinstance(source, Events):
         return RecordingSource(source, speed, loop)
     name = str(source)
-    if name == "camera" or name.startswith("camera:"):
+    _check_reading(name, declared, columns, time_unit)
+    if _is_camera(name):
         return CameraSource(name.partition(":")[2] or None)
     if name == "-":
         return PipeSource(sys.stdin.buffer, declared or sensor, columns, time_unit)
@@ -45,6 +46,18 @@ def open_source(
         return UdpSource(host, port, declared or sensor)
     events = read_events(name, sensor=declared, columns=columns, time_unit=time_unit, usual=sensor)
     return RecordingSource(events, speed, loop)
+
+
+def _check_reading(name: str, declared: Sensor | None, columns: str | None, time_unit: str | None) -> None:
+    """Refuse what would have no effect: cameras name their sensor, and packets have one order and one unit."""
+    if _is_camera(name) and declared is not None:
+        raise Event2VecError(f"--sensor is not for cameras: {name} names its own. Omit it")
+    if (_is_camera(name) or name.startswith("udp:")) and (columns is not None or time_unit is not None):
+        raise Event2VecError(f"--columns and --time-unit are for pipes and recordings, not for {name}. Omit them")
+
+
+def _is_camera(name: str) -> bool:
+    return name == "camera" or name.startswith("camera:")
 
 
 def _check_pace(source: str | Path | Events, speed: float, loop: bool) -> None:
