@@ -163,6 +163,18 @@ def make_events() -> Callable[..., Events]:
     return make_recording
 
 
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Any], list[Any]]:
+    """Replace a function of the library by one that notes how it was called."""
+
+    def replace(name: str, answer: Any) -> list[Any]:
+        calls: list[Any] = []
+        monkeypatch.setattr(name, lambda *given, **named: calls.append((given, named)) or answer)
+        return calls
+
+    return replace
+
+
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))

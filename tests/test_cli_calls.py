@@ -3,17 +3,15 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
+from evaluations import evaluation
 from golden.make import FOLDER
 from shell import run
 
 from event2vec import Event2VecError, Sampling, read_events
 from event2vec.cli.progress import ShownProgress
 from event2vec.evaluation.accuracy import Accuracies
-from event2vec.evaluation.calibration import Calibration
 from event2vec.evaluation.evaluate import Evaluation
 from event2vec.evaluation.probe import ProbeRow
 from event2vec.studies.gallery import Gallery
@@ -22,34 +20,6 @@ from event2vec.studies.tables import Row, RowResult
 from event2vec.training.folds import CrossValidation, Fold
 
 NETWORK = FOLDER / "network"
-
-
-def evaluation(**changes):
-    """Three of four ants and one of two bees were right, and there was no cat."""
-    scores, labels = np.array([[0.8, 0.1, 0.1], [0.3, 0.6, 0.1]]), np.array([0, 1])
-    facts: dict[str, Any] = {
-        "class_names": ("ant", "bee", "cat"),
-        "recordings": 6,
-        "repeats": 1,
-        "vote": 1,
-        "accuracies": (4 / 6,),
-        "top5": None,
-        "confusion": np.array([[3, 1, 0], [0, 1, 1], [0, 0, 0]]),
-        "calibration": Calibration.of(scores, labels, 2.0),
-    }
-    return Evaluation(**facts | changes)
-
-
-@pytest.fixture
-def called(monkeypatch):
-    """Replace a function of the library by one that notes how it was called."""
-
-    def replace(name, answer):
-        calls = []
-        monkeypatch.setattr(name, lambda *given, **named: calls.append((given, named)) or answer)
-        return calls
-
-    return replace
 
 
 @pytest.fixture

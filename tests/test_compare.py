@@ -149,6 +149,10 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
         compare(tmp_path, ["max_formr"], recipe=BASE)
     with pytest.raises(Event2VecError, match=r"minutes and epochs exclude each other"):
         compare(tmp_path, recipe=BASE, minutes=1.0, epochs=1)
+    for networks, shown in ((["event2vec", "event2vec"], "'event2vec', 'event2vec'"), ([], "")):
+        with pytest.raises(Event2VecError, match=f"^networks must be one or more, each named once, got {shown}$"):
+            compare(tmp_path, networks, recipe=BASE, epochs=1, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_figures_three_and_four_are_sweeps_of_several_networks(store, tmp_path, monkeypatch):

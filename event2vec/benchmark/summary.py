@@ -30,7 +30,7 @@ class Change:
     now: float
 
     def row(self) -> dict[str, Any]:
-        return {**asdict(self), "now / before": self.now / self.before}
+        return {**asdict(self), "now / before": self.now / self.before if self.before else None}
 
 
 def summarise(parts: Mapping[str, Sequence[Measurement]]) -> list[Spread]:
@@ -62,5 +62,5 @@ def _changes(part: str, now: Measurement, before: Mapping[str, Any]) -> list[Cha
     return [
         Change(part, of, name, float(old), new)
         for name, old, new in pairs
-        if new is not None and isinstance(old, float | int) and old not in (0, new)
+        if new is not None and isinstance(old, float | int) and old != new
     ]

@@ -29,7 +29,7 @@ from typing import Any
 
 from event2vec.benchmark import PARTS, run_benchmark
 from event2vec.cli.options import add_device_options, add_json_option
-from event2vec.cli.parser import existing
+from event2vec.cli.parser import existing, positive
 from event2vec.cli.printing import print_rows, say
 
 
@@ -54,7 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--minutes",
-        type=float,
+        type=positive,
         metavar="M",
         help="for live: one stream of a million events/s for this long; for streaming: a recording of this length",
     )

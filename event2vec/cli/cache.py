@@ -92,7 +92,7 @@ def _readable(size: int) -> str:
     """Bytes in the unit that fits."""
     amount, unit = float(size), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
-        if amount < 1000:
+        if round(amount, 1) < 1000:
             break
         amount, unit = amount / 1000, larger
-    return f"{size:,} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
+    return counted(size, "byte") if unit == "bytes" else f"{amount:.1f} {unit}"

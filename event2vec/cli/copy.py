@@ -20,7 +20,7 @@ from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
 from event2vec.data.shard_size import LEAST_MB, SHARD_MB
-from event2vec.names import hide_secrets
+from event2vec.names import counted, hide_secrets
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -47,4 +47,4 @@ def run(options: Namespace) -> None:
     if options.json:
         print(json.dumps(facts, indent=2))
     else:
-        say(f"{facts['store']}: {facts['recordings']:,} recordings, {facts['events']:,} events")
+        say(f"{facts['store']}: {counted(len(store), 'recording')}, {counted(facts['events'], 'event')}")

@@ -99,15 +99,14 @@ def _evaluate_several(options: Namespace) -> None:
 
     cluster = read_cluster(options)
     found = evaluate_runs(options.runs, repeats=options.repeats, vote=options.vote, cluster=cluster, **_common(options))
+    named = list(zip(options.runs, found, strict=True))
     if options.json:
-        named = [{"run": run} | each.facts() for run, each in zip(options.runs, found, strict=True)]
-        print(json.dumps(named, indent=2))
-        return
-    rows = [
-        (run, each.percent(), each.interval.percent(), f"{each.recordings:,}")
-        for run, each in zip(options.runs, found, strict=True)
-    ]
-    print_table(("run", "accuracy (%)", "95 % interval", "recordings"), rows, left=("run",))
+        print(json.dumps([{"run": run} | each.facts() for run, each in named], indent=2))
+    else:
+        rows = [(run, each.percent(), each.interval.percent(), f"{each.recordings:,}") for run, each in named]
+        print_table(("run", "accuracy (%)", "95 % interval", "recordings"), rows, left=("run",))
+    for run, each in named:
+        warn_of_far(each, run)
 
 
 def _common(options: Namespace) -> dict[str, Any]:

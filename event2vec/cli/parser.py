@@ -45,6 +45,8 @@ class Parser(ArgumentParser):
             if name not in self._option_string_actions:
                 self.error(f"unknown option {name}{nearest(name, self._option_string_actions)}")
         options, strangers = self.parse_known_args(arguments)
+        if strangers and re.fullmatch("-[A-Za-z].*", strangers[0]):
+            self.error(f"unknown option {shown(strangers[0])}")
         if strangers:
             self.error(f"unexpected argument {shown(strangers[0])}; put options after the other arguments")
         return options

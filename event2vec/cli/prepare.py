@@ -98,7 +98,10 @@ def _add_cluster_options(parser: ArgumentParser) -> None:
 def _add_folder_options(parser: ArgumentParser) -> None:
     """How recordings of one's own are cut, labelled and divided."""
     parser.add_argument(
-        "--seed", type=at_least(0), default=0, metavar="N", help="for the split of 'folder' and the noise of 'digits'"
+        "--seed",
+        type=at_least(0),
+        metavar="N",
+        help="for the split of 'folder' and the noise of 'digits' (default: 0)",
     )
     parser.add_argument(
         "--group-by",
@@ -117,6 +120,8 @@ def check(options: Namespace) -> None:
     local_place(options.out, COPY_LATER)
     if options.data is None and options.name != "digits":
         raise Event2VecError(f"--data is required: {describe_source(options.name)}")
+    if options.data is not None and options.name == "digits":
+        raise Event2VecError("the digits are built in: omit --data, or choose another data set")
     _options(options)
 
 
@@ -155,13 +160,15 @@ def _options(options: Namespace) -> dict[str, Any]:
     for name in ("group_by", "labels"):
         if getattr(options, name) is not None:
             reading[name] = getattr(options, name)
+    if options.seed is not None and options.name not in ("folder", "digits"):
+        raise Event2VecError(f"--seed applies only to folder and digits, not to {options.name}")
     if options.name == "folder":
-        return {"seed": options.seed, **reading}
+        return {"seed": options.seed or 0, **reading}
     if reading:
         raise Event2VecError(f"--{next(iter(reading)).replace('_', '-')} applies only to folder, not to {options.name}")
     if options.name == "asl_dvs":
         return {"orientation": options.orientation or "upright"}
-    return {"seed": options.seed} if options.name == "digits" else {}
+    return {"seed": options.seed or 0} if options.name == "digits" else {}
 
 
 def _facts(report: "Report") -> dict[str, Any]:

@@ -88,10 +88,11 @@ def print_evaluation(evaluation: "Evaluation") -> None:
     print(evaluation.calibration.summary)
 
 
-def warn_of_far(evaluation: "Evaluation") -> None:
-    """One line, if recordings are unlike those of the training."""
+def warn_of_far(evaluation: "Evaluation", run: str = "") -> None:
+    """One line, if recordings are unlike those of the training; with the `run`, where there are several."""
     if evaluation.far:
         source, remark = evaluation.far[0]
         verb = "is" if len(evaluation.far) == 1 else "are"
         count = f"{len(evaluation.far):,} of {evaluation.recordings:,} recordings {verb}"
-        say(f"event2vec: {count} unlike the training recordings, such as {shorten(source)}: {remark}")
+        of = f"{run}: " if run else ""
+        say(f"event2vec: {of}{count} unlike the training recordings, such as {shorten(source)}: {remark}")

@@ -82,5 +82,5 @@ def run(options: Namespace) -> None:
         blocks = "" if row.blocks is None else f", {counted(row.blocks, 'block')}"
         trained, logistic = row.trained.percent_with_interval(), row.logistic.percent_with_interval()
         print(f"{row.features + blocks:28} {trained:>32} {logistic:>32}")
-    of = Path(options.data).name if options.data else options.dataset
+    of = Path(options.data).resolve().name if options.data else options.dataset
     say(f"on {counted(rows[0].trained.recordings, 'test recording')} of {of}")

@@ -62,6 +62,8 @@ def check_timeline_options(options: Namespace) -> None:
     asked = _asked(options)
     if options.whole and asked:
         raise Event2VecError(f"--whole gives one answer for a recording and {asked[0]} answers over time; choose one")
+    if options.smooth == "none" and options.smooth_over is not None:
+        raise Event2VecError("--smooth-over is for --smooth mean and hmm; omit it with --smooth none")
     if options.window or options.window_events:
         read_windows(options)
     if options.picture and Path(options.picture).suffix.lower() not in PICTURES:

@@ -54,5 +54,6 @@ def run(options: Namespace) -> None:
     say(f"{made.path}: {counted(made.recorded, 'event')}, {made.duration / 1e6:.3f} s, {made.sensor}")
     if made.shown < made.recorded:
         say(f"Thinned: the page has {made.shown:,} of the events, picked at random.")
-    if made.speed is not None and abs(made.speed - 1) > 0.01:
-        say(f"The animation plays at {made.speed:.2g} times the recorded speed.")
+    speed = "1" if made.speed is None else f"{made.speed:.2g}"
+    if speed != "1":
+        say(f"The animation plays at {speed} times the recorded speed.")

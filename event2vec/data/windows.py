@@ -69,7 +69,7 @@ class Windows(Settings, section="windows"):
         super().__post_init__()
         if (self.window > 0) == (self.window_events > 0):
             both = "got both" if self.window else "got neither"
-            raise ValueError(f"window or window_events must be above 0, {both}")
+            raise ValueError(f"either window or window_events must be above 0, {both}")
         if self.window_events and (self.stride or self.min_events != 1):
             raise ValueError("stride and min_events are for windows by time; omit them with window_events")
         if self.window and self.length < 1:

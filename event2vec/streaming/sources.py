@@ -35,7 +35,8 @@ def open_source(
     if isinstance(source, Events):
         return RecordingSource(source, speed, loop)
     name = str(source)
-    if name == "camera" or name.startswith("camera:"):
+    _check_reading(name, how)
+    if _is_camera(name):
         return CameraSource(name.partition(":")[2] or None)
     if name == "-":
         return PipeSource(sys.stdin.buffer, how.sensor or sensor, how.columns, how.time_unit)
@@ -44,6 +45,18 @@ def open_source(
         return UdpSource(host, port, how.sensor or sensor)
     events = read_arrays(name, replace(how, usual=sensor)).torch()
     return RecordingSource(events, speed, loop)
+
+
+def _check_reading(name: str, how: Reading) -> None:
+    """Refuse what would have no effect: cameras name their sensor, and packets have one order and one unit."""
+    if _is_camera(name) and how.sensor is not None:
+        raise Event2VecError(f"`sensor` is not for cameras: {name} names its own. Omit it")
+    if (_is_camera(name) or name.startswith("udp:")) and (how.columns, how.time_unit) != (None, None):
+        raise Event2VecError(f"`columns` and `time_unit` are for pipes and recordings, not for {name}. Omit them")
+
+
+def _is_camera(name: str) -> bool:
+    return name == "camera" or name.startswith("camera:")
 
 
 def _check_pace(source: str | Path | Events, speed: float, loop: bool) -> None:

@@ -9,6 +9,7 @@ from event2vec.documents import write_json
 from event2vec.evaluation.figures.comparison import Dot, draw_comparison
 from event2vec.evaluation.speed import INCLUDED, Speed
 from event2vec.machine.atomic import whole_file
+from event2vec.names import counted
 from event2vec.studies.published import PUBLISHED, Published
 from event2vec.studies.results import Timed
 from event2vec.studies.tables import RowResult, figure_text, markdown, spread_text
@@ -91,7 +92,7 @@ def _epochs_text(epochs: Sequence[int]) -> str:
 def write_comparison(results: Sequence[RowResult], protocol: str, folder: Path) -> None:
     """The table as CSV, Markdown, JSON and a page, and the pictures; `protocol` says how rows were trained."""
     rows = [comparison_row(result) for result in results]
-    title = f"{len(rows)} networks on {results[0].recordings:,} test recordings"
+    title = f"{counted(len(rows), 'network')} on {counted(results[0].recordings, 'test recording')}"
     write_rows(folder / "table.csv", rows)
     facts = {"title": title, "protocol": protocol, "rows": [each.facts() for each in results]}
     write_json(folder / "table.json", facts)

@@ -63,12 +63,13 @@ def draw_gallery(
 
 
 def _names(runs: Sequence[Run]) -> list[str]:
-    """The shortest names that are unique."""
-    folders = [run.folder.resolve() for run in runs]
-    short = [printable(folder.name) for folder in folders]
-    if len(set(short)) == len(runs):
-        return short
-    return [printable(f"{folder.parent.name}/{folder.name}") for folder in folders]
+    """The shortest ends of their paths that are unique."""
+    folders = list(dict.fromkeys(run.folder.resolve() for run in runs))
+    for depth in range(1, 1 + max(len(folder.parts) for folder in folders)):
+        names = {folder: printable("/".join(folder.parts[-depth:])) for folder in folders}
+        if len(set(names.values())) == len(folders):
+            break
+    return [names[run.folder.resolve()] for run in runs]
 
 
 def _draw_recordings(

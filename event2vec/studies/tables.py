@@ -127,7 +127,13 @@ def figure_text(figure: Figure, digits: int) -> str:
 
 
 def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
-    """The paper's form: a row for each change, our figure and the paper's with the data set of each."""
+    """The paper's form: a row for each change, our figure and the paper's with the data set of each.
+
+    All rows have the same columns: "-" where the paper reports nothing, or nothing was measured.
+    """
+    papers = dict.fromkeys(name for result in results for name in result.row.paper)
+    timed = [_timed_columns(result) for result in results]
+    measured = dict.fromkeys(name for columns in timed for name in columns)
     return [
         {
             "": result.row.name,
@@ -135,12 +141,12 @@ def table(results: list[RowResult], ours: str) -> list[dict[str, str]]:
             "95 % interval": result.interval.percent(),
             "± over seeds": spread_text(result.std_over_seeds),
             "± over draws": spread_text(result.std_over_draws),
-            **{f"paper, {name} (%)": figure for name, figure in result.row.paper.items()},
-            **_timed_columns(result),
+            **{f"paper, {name} (%)": result.row.paper.get(name, "-") for name in papers},
+            **{name: columns.get(name, "-") for name in measured},
             "parameters": f"{result.parameters:,}",
             "seconds a run": f"{result.seconds:.0f}",
         }
-        for result in results
+        for result, columns in zip(results, timed, strict=True)
     ]
 
 

@@ -16,7 +16,7 @@ from event2vec.evaluation.evaluate import Evaluation
 from event2vec.execution import Execution, ExecutionOptions
 from event2vec.machine.atomic import whole_file
 from event2vec.model.classifier import count_parameters
-from event2vec.names import excerpt
+from event2vec.names import counted, excerpt
 from event2vec.player.page import read_part, start_player
 from event2vec.studies.report.sections import PAGE, SECTIONS
 from event2vec.studies.report.study import Study
@@ -109,5 +109,6 @@ def _lead(study: Study) -> str:
     if evaluation is None:
         return f"A network with {parameters}. Its accuracy is unknown; see Accuracy below."
     share = f"<b>{evaluation.percent(1)} %</b> (95 % interval {evaluation.interval.percent(1)} %)"
-    of = f"{evaluation.recordings:,} test recordings of {len(evaluation.class_names)} classes"
+    classes = counted(len(evaluation.class_names), "class", "classes")
+    of = f"{counted(evaluation.recordings, 'test recording')} of {classes}"
     return f"Recognises {share} of {of}, with {parameters}."

@@ -91,11 +91,10 @@ def _data(study: Study) -> str:
         [name, *(f"{int((whole.labels[rows] == label).sum()):,}" for rows in parts.values())]
         for label, name in enumerate(whole.classes)
     ]
-    lengths = np.sort(raw.lengths)
-    durations = np.sort([raw[index][0].duration / 1e3 for index in range(0, len(raw), -(-len(raw) // 100))])
+    lengths = raw.lengths
     facts = (
-        f"<p>Sensor {whole.sensor}. Test recordings have {lengths[0]:,} to {lengths[-1]:,} events (median "
-        f"{lengths[len(lengths) // 2]:,}) and a median duration of {durations[len(durations) // 2]:,.0f} ms.</p>"
+        f"<p>Sensor {whole.sensor}. Test recordings have {lengths.min():,} to {lengths.max():,} events (median "
+        f"{np.median(lengths):,.0f}) and a median duration of {np.median(raw.durations) / 1e3:,.0f} ms.</p>"
     )
     seen = study.model.trained_on
     if seen:
@@ -140,8 +139,8 @@ def _accuracy(study: Study) -> str:
     if evaluation.top5 is not None and evaluation.top5_interval is not None:
         best = f" Top-5 accuracy: {100 * evaluation.top5:.1f} % ({evaluation.top5_interval.percent(1)})."
     lead = (
-        f"<p><b>{evaluation.percent(1)} %</b> of {evaluation.recordings:,} recordings; other recordings of this kind "
-        f"could give {evaluation.interval.percent(1)} % (95 % interval, Wilson). {draws}{best}</p>"
+        f"<p><b>{evaluation.percent(1)} %</b> of {counted(evaluation.recordings, 'recording')}; other recordings of "
+        f"this kind could give {evaluation.interval.percent(1)} % (95 % interval, Wilson). {draws}{best}</p>"
     )
     confusion = _picture(
         "confusion.svg",
@@ -267,7 +266,7 @@ def _speed(study: Study) -> str:
         speed = measure_speed(study.model, recordings, learn, study.compute)
     rows = [[name, f"{value:,.1f}"] for name, value in speed.columns().items()]
     here = environment()
-    machine = html.escape(f"torch {here['torch']} with {here['threads']} threads on {here['machine']}")
+    machine = html.escape(f"torch {here['torch']} with {counted(here['threads'], 'thread')} on {here['machine']}")
     return f"{_table(['', 'here'], rows)}<p class=note>{INCLUDED} Measured with {machine}.</p>"
 
 
