@@ -21,7 +21,7 @@ from event2vec.io.recording import (
     check_content,
     cut_short,
     largest_content,
-    remedy,
+    refused,
     unwrap,
 )
 
@@ -155,13 +155,15 @@ class TestChecking:
             check(PATH, "dat", decoded([1], Sensor(3, 9)), None)
         assert str(caught.value) == (
             "walk.raw: an event at x = 3 is outside the sensor, which is 3x9. "
-            "Set the sensor size with --sensor WIDTHxHEIGHT if the file has none or a wrong one"
+            "Set the sensor size with `sensor`, such as 346x260, if the file has none or a wrong one"
         )
 
     def test_other_damage_has_another_remedy(self):
         with pytest.raises(Event2VecError, match=r"^walk.raw: t must be in whole microseconds.*\. The file is damaged"):
             check(PATH, "dat", decoded([0.5]), None)
-        assert remedy("p must be 0/1") == "The file is damaged or not in the format it seems to be"
+        assert refused(PATH, ValueError("p must be 0/1")).problem.endswith(
+            "damaged or not in the format it seems to be"
+        )
 
 
 class TestClocks:

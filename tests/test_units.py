@@ -64,7 +64,7 @@ def test_the_largest_time_is_below_2_to_the_62():
 @pytest.mark.parametrize(
     ("t", "unit", "message"),
     [
-        ([0.5], None, r"a\.csv: has fractional times and no unit. Set time_unit \(--time-unit\) to s"),
+        ([0.5], None, r"a\.csv: has fractional times and no unit. Set `time_unit` to s"),
         ([1], "h", "unknown time unit 'h'; expected one of s, ms, us, ns"),
         ([np.nan], "s", "not numbers, or beyond"),
         ([1e300], "s", "not numbers, or beyond"),
