@@ -3,17 +3,23 @@
 import struct
 import subprocess
 import sys
+from itertools import pairwise
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import encoders
 import numpy as np
 import pytest
 import torch
 from conftest import make_recording
+from hypothesis import given
+from hypothesis import strategies as st
 from processes import SECONDS_TO_END
 
 from event2vec import Event2VecError, Event2VecWarning, Sensor, read_chunks, read_events
 from event2vec.io import read_recording
-from event2vec.io.chunks import can_stream, first_time
+from event2vec.io.chunks import DISORDER, _Clock, can_stream, first_time
+from event2vec.io.recording import Decoded
 
 REAL = ("davis240c.aedat", "davis346.aedat4", "dvs128.aedat", "dvxplorer.aedat4", "evt2.raw", "evt3.raw")
 
@@ -208,3 +214,98 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     count, grown = map(int, done.stdout.split())
     assert count == 10_000_000
     assert grown < 50 << 20, f"{grown:,} bytes more"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, DISORDER)), min_size=1, max_size=40), st.integers(1, 60)
+)
+def test_events_that_come_up_to_50_ms_late_are_found_where_the_whole_file_has_them(steps, segment):
+    """Each is late by some of what has passed before it, whatever piece of the file it is in."""
+    times = np.cumsum([step for step, _ in steps]) + DISORDER
+    rows = [
+        (time - late, index % 34, index % 30) for index, (time, (_, late)) in enumerate(zip(times, steps, strict=True))
+    ]
+    with NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("# sensor 34x30\n" + "".join(f"{t} {x} {y} 1\n" for t, x, y in rows))
+        file.flush()
+        assert_as_whole(Path(file.name), segment=segment)
+
+
+def test_an_event_50_ms_late_is_in_time_and_one_later_is_not_once_others_are_given_out(tmp_path):
+    lines = "".join(f"{t} 1 2 1\n" for t in range(0, 400_000, 10_000))
+    given_out = 390_000 - DISORDER - 10_000  # the last event that is far enough behind the latest
+    for late, fits in ((given_out, True), (given_out - 1, False)):
+        path = tmp_path / f"{late}.txt"
+        path.write_text(f"# sensor 8x8\n{lines}{late} 1 2 1\n")
+        if fits:
+            assert_as_whole(path, segment=1)
+        else:
+            with pytest.raises(Event2VecError, match="has an event that comes 0 ms late, expected at most 50 ms in a"):
+                list(read_chunks(path, segment=1))
+
+
+@pytest.mark.parametrize("period", [1 << 24, 1 << 34])
+def test_a_clock_goes_on_through_pauses_of_up_to_half_its_range(period):
+    """Decoders of pieces begin again at what the camera's clock shows; several overflows may lie between."""
+    clock = _Clock()
+    half = period // 2
+    true = np.array([period - 5, period + 3, period + half - 1, 2 * period - 3, 2 * period + 7, 2 * period + half])
+    for place in range(0, 6, 2):
+        part = true[place : place + 2] % period
+        decoded = Decoded(part, part, part, part, None)
+        np.testing.assert_array_equal(clock.times(decoded, period), true[place : place + 2])
+
+
+def test_a_piece_that_counts_from_its_own_start_is_put_on_the_clock_of_the_camera():
+    clock, t = _Clock(), np.array([0, 5])
+    found = [clock.times(Decoded(t, t, t, t, None, clock=start), 0).tolist() for start in (100, 900)]
+    assert found == [[100, 105], [900, 905]]
+
+
+class TestChoosing:
+    """What is read in chunks, and what at once."""
+
+    def text(self, tmp_path, count=50):
+        path = tmp_path / "a.csv"
+        path.write_text("".join(f"{t},1,2,1\n" for t in range(0, count * 10_000, 10_000)))
+        return path
+
+    def test_a_file_of_one_segment_is_read_whole(self, tmp_path):
+        path = self.text(tmp_path)
+        size = path.stat().st_size
+        assert len(list(read_chunks(path, segment=size))) == 1
+        assert len(list(read_chunks(path, segment=size - 1))) == 2
+
+    def test_options_reach_the_reader_in_either_case(self, tmp_path):
+        path = self.text(tmp_path)
+        for segment in (100, 1 << 20):
+            options = {"segment": segment, "time_unit": "ms", "columns": "tyxp", "sensor": "9x7"}
+            found, chunks = joined(path, **options)
+            assert found["t"][1].item() == 10_000_000
+            assert (found["x"][0].item(), found["y"][0].item()) == (2, 1)
+            assert {chunk.sensor for chunk in chunks} == {Sensor(9, 7)}
+
+    def test_a_file_is_read_as_it_is_asked_for(self, tmp_path):
+        """So that the first events of hours are there at once; what is wrong at the end is found at the end."""
+        path = self.text(tmp_path, 500)
+        with path.open("a") as file:
+            file.write("damage\n")
+        chunks = read_chunks(path, segment=1000, sensor="8x8")
+        assert len(next(chunks)) > 0
+        with pytest.raises(Event2VecError, match=r"a\.csv: is not a table of numbers"):
+            list(chunks)
+
+    def test_every_chunk_has_events_and_counts_on_where_the_last_ended(self, tmp_path):
+        events = list(read_chunks(self.text(tmp_path, 500), segment=300))
+        assert len(events) > 10
+        assert all(len(chunk) for chunk in events)
+        assert all(one.t[-1] <= other.t[0] for one, other in pairwise(events))
+        assert events[0].t[0].item() == 0
+
+
+def test_the_first_time_is_that_of_the_earliest_event_of_the_first_piece(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("# sensor 8x8\n700 1 2 1\n650 1 2 1\n900 1 2 1\n")
+    assert first_time(path) == read_recording(path).start == 650
+    path.write_text("# sensor 8x8\nt x y p\n")
+    assert first_time(path) == 0

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,13 @@ class TestShelves:
 
 class TestJson:
     def test_what_is_written_is_read_and_ends_with_a_line(self, tmp_path):
-        facts = {"name": "手 é", "numbers": [1, -2.5, 2**52], "none": None, "yes": True, "deep": {"a": {"b": []}}}
+        facts: dict[str, Any] = {
+            "name": "手 é",
+            "numbers": [1, -2.5, 2**52],
+            "none": None,
+            "yes": True,
+            "deep": {"a": {"b": []}},
+        }
         write_json(tmp_path / "a" / "b.json", facts)
         assert read_json(tmp_path / "a" / "b.json") == facts
         assert (tmp_path / "a" / "b.json").read_text().endswith("}\n")

@@ -94,14 +94,14 @@ class TestScores:
         np.testing.assert_allclose(exported(one, other).mean_scores([batch, batch]), mean)
         hot = exported(one, other, temperature=2.0)
         np.testing.assert_allclose(hot.mean_scores([batch, batch]), temper(mean, 2.0))
-        assert len(hot.engine.asked) == 2  # type: ignore[attr-defined]
+        assert len(hot.engine.asked) == 2
 
 
 class TestFiles:
     def test_the_network_is_asked_about_two_events_of_its_sensor(self):
         classifier = exported([[0.0, 1, 2]])
         check_graph(Path("a.onnx"), classifier)
-        (batch,) = classifier.engine.asked  # type: ignore[attr-defined]
+        (batch,) = classifier.engine.asked
         assert (batch.valid.tolist(), batch.p.tolist(), str(batch.sensor)) == ([[True, True]], [[False, True]], "34x30")
 
     @pytest.mark.parametrize("answer", [[[0.0, 1]], [[0.0, 1, 2], [0, 1, 2]], [0.0, 1, 2]])

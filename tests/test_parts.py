@@ -140,7 +140,7 @@ class TestWriting:
         write_part(part)
         changed = fit_part(part, Sensor(40, 40))
         assert (changed.sensor, changed.folder.name) == (Sensor(40, 40), "part-40x40")
-        alone = replace(part, dataset=dataset(1, found=part.dataset.found[:1]), stop=1, folder=tmp_path / "one")  # type: ignore[attr-defined]
+        alone = replace(part, dataset=dataset(1, found=part.dataset.found[:1]), stop=1, folder=tmp_path / "one")
         write_part(alone)
         assert fit_part(alone, Sensor(40, 40)) is alone, "measured by its events, which lie on the larger one too"
         assert fit_part(alone, Sensor(33, 40)) is not alone

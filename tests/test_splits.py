@@ -191,7 +191,8 @@ class TestGroups:
         assert Groups({"a": ("train", UNUSED), "b": ("test", UNUSED)}).warning is None, "nothing is learnt from those"
 
     def test_a_summary_names_eight_of_each_part(self):
-        groups = Groups({f"p{number}": ("train",) for number in range(9)} | {"q": ("test",)})
+        splits: dict[str, tuple[str, ...]] = {f"p{number}": ("train",) for number in range(9)}
+        groups = Groups(splits | {"q": ("test",)})
         assert groups.summary == (
             "10 groups of recordings that stay together: 9 train (p0, p1, p2, p3, p4, p5, p6, p7, ...), 1 test (q)"
         )

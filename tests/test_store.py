@@ -581,13 +581,15 @@ class TestReadingTogether:
 )
 def test_what_events_guarantee_is_checked_in_every_row(rows, message):
     """In a batch of rows, of which any may be the damaged one."""
-    kinds = {"x": "f4", "y": "f4", "t": "i8", "p": "u1", "rho": "f4"}
-    good = {"x": [[0, 7]], "y": [[5, 0]], "t": [[0, 2**62 - 1]], "p": [[0, 1]], "rho": [[1, 2.0**52]]}
-    check_events(*(np.array(good[name] * 2, kinds[name]) for name in COLUMNS), Sensor(8, 6))
-    for place in range(2):
-        table = {name: [good[name][0], good[name][0]] for name in COLUMNS}
-        for name, (row,) in rows.items():
-            table[name][place] = row
+    good: dict[str, Any] = {"x": [0, 7], "y": [5, 0], "t": [0, 2**62 - 1], "p": [0, 1], "rho": [1, 2.0**52]}
+
+    def check(table):
+        x, y, rho = (np.array(table[name], np.float32) for name in ("x", "y", "rho"))
+        check_events(x, y, np.array(table["t"], np.int64), np.array(table["p"], np.uint8), rho, Sensor(8, 6))
+
+    check({name: [row, row] for name, row in good.items()})
+    check({name: np.zeros((2, 0)) for name in COLUMNS})
+    ((name, (wrong,)),) = rows.items()
+    for pair in ([good[name], wrong], [wrong, good[name]]):
         with pytest.raises(ValueError, match=message):
-            check_events(*(np.array(table[name], kinds[name]) for name in COLUMNS), Sensor(8, 6))
-    check_events(*(np.zeros((2, 0), kind) for kind in kinds.values()), Sensor(8, 6))
+            check({each: [row, row] for each, row in good.items()} | {name: pair})

@@ -115,6 +115,11 @@ class TestRows:
     def test_a_unit_that_is_given_wins_over_the_decimal_point(self, unit, found, written):
         assert read_events(written("0.5 1 1 1\n0.75 1 1 1\n"), time_unit=unit).t.tolist() == found
 
+    def test_whole_seconds_are_seconds_if_they_have_a_point(self, written):
+        path = written("# sensor 8x8\n5.0 1 1 1\n7.0 1 1 1\n")
+        assert read_events(path).t.tolist() == in_pieces(path, 1).t.tolist() == [0, 2_000_000]
+        assert read_events(written("5 1 1 1\n7 1 1.0 1\n")).t.tolist() == [0, 2], "the point of another column is none"
+
     def test_pixels_between_pixels_are_kept(self, written):
         path = written("# sensor 8x6\n1 2.5 0.25 1\n5 7 5 0\n")
         assert columns_of(read_events(path)) == {"x": [2.5, 7.0], "y": [0.25, 5.0], "t": [0, 4], "p": [True, False]}

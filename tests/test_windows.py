@@ -15,6 +15,7 @@ from event2vec import (
     Event2VecError,
     Events,
     EventStore,
+    Progress,
     load_model,
     load_recipe,
     read_events,
@@ -441,3 +442,54 @@ class TestHints:
             "4 classes have only one recording: 'f', 'a', 'b' and 1 more. If they are long, cut them into windows "
             "with --window SECONDS; testing a class needs a second recording"
         ]
+
+
+class TestCutting:
+    def recording(self, tmp_path):
+        """Four windows of a tenth of a second, the second of which has one event."""
+        times = [*range(0, 100_000, 10_000), 150_000, *range(200_000, 400_000, 20_000)]
+        path = tmp_path / "wave.long.csv"
+        path.write_text("".join(f"{t / 1e6:.6f},1,2,1\n" for t in times))
+        return path
+
+    def test_files_are_named_by_number_and_start_and_the_rest_is_counted(self, tmp_path):
+        cut = cut_recording(
+            self.recording(tmp_path), tmp_path / "out", Windows(window=0.1, min_events=5), suffix=".csv"
+        )
+        assert (cut.folder, cut.files, cut.left_out) == (tmp_path / "out" / "wave.long", 3, 1)
+        names = sorted(path.name for path in cut.folder.iterdir())
+        assert names == ["000000_0s.csv", "000002_0.2s.csv", "000003_0.3s.csv"]
+        assert read_events(cut.folder / names[1]).t.tolist() == [0, 20_000, 40_000, 60_000, 80_000]
+
+    def test_options_are_those_of_reading(self, tmp_path):
+        path = self.recording(tmp_path)
+        cut = cut_recording(path, tmp_path / "out", Windows(window=0.1), time_unit="ms", sensor="9x7", columns="tyxp")
+        assert (cut.files, cut.left_out) == (1, 0), "0.4 ms are one window"
+        (file,) = cut.folder.iterdir()
+        events = read_events(file)
+        assert (str(events.sensor), events.x[0].item(), events.y[0].item()) == ("9x7", 2, 1)
+
+    def test_a_folder_is_replaced_only_if_that_is_asked_for_and_only_as_a_whole(self, tmp_path):
+        path, windows = self.recording(tmp_path), Windows(window=0.1)
+        cut_recording(path, tmp_path, windows)
+        with pytest.raises(
+            Event2VecError, match=r"wave\.long: exists already\. Choose another --out or add --overwrite"
+        ):
+            cut_recording(path, tmp_path, windows)
+        with pytest.raises(Event2VecError, match="has no window with 99 events or more, so nothing is written"):
+            cut_recording(path, tmp_path, Windows(window=0.1, min_events=99), overwrite=True)
+        assert len(list((tmp_path / "wave.long").iterdir())) == 4, "what failed leaves the old one"
+        cut_recording(path, tmp_path, Windows(window=0.2), overwrite=True)
+        assert len(list((tmp_path / "wave.long").iterdir())) == 2
+
+    def test_progress_counts_windows_also_those_that_are_left_out(self, tmp_path):
+        class Noted(Progress):
+            def __init__(self):
+                self.done = []
+
+            def advance(self, done, note=""):
+                self.done.append(done)
+
+        noted = Noted()
+        cut_recording(self.recording(tmp_path), tmp_path, Windows(window=0.1, min_events=5), progress=noted)
+        assert noted.done == [1, 2, 3, 4]
