@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from written_out import SENSOR, assert_close, between_pixels, build, frames_of, normed
 
-from event2vec import EventBatch
+from event2vec import EventBatch, Sensor
 from event2vec.baselines.config import MaSnnConfig, MaxFormerConfig, SpikGruConfig
 
 
@@ -136,14 +136,16 @@ def fire_and_convolve(part, maps, groups=1):
 
 
 @torch.no_grad()
-def test_max_former_is_the_published_table_layer_by_layer(batch):
-    network = build(MaxFormerConfig(sensor=SENSOR, classes=3, bins=4, side=16, dim=32, heads=2))
+def test_max_former_is_the_published_table_layer_by_layer():
+    sensor = Sensor(32, 32)
+    batch = EventBatch.pad([between_pixels(900, sensor=sensor), between_pixels(400, seed=1, sensor=sensor)])
+    network = build(MaxFormerConfig(sensor=sensor, classes=3, bins=4, side=32, dim=32, heads=2))
     maps = frames = frames_of(batch, 4, "bilinear", "events").transpose(0, 1)
     embed, down, attention = network.embed, network.down, network.far[0]
     # stem: conv3; LIF conv3 maxpool; LIF conv3 maxpool; LIF conv3 maxpool; from the second spikes conv1 of stride 4
     spikes = leaky(fire_and_convolve(embed.second, convolve(embed.first, maps)))
     maps = fire_and_convolve(embed.fourth, convolve(embed.third, spikes)) + convolve(embed.shortcut, spikes, stride=4)
-    assert maps.shape == (4, 2, 16, 2, 2), "an eighth of the resolution"
+    assert maps.shape == (4, 2, 16, 4, 4), "an eighth of the resolution"
     torch.testing.assert_close(embed(frames), maps)
     # block 1: depthwise convolution, then channels twice
     maps = maps + fire_and_convolve(network.near[0].depthwise, maps, groups=16)
@@ -153,7 +155,7 @@ def test_max_former_is_the_published_table_layer_by_layer(batch):
     before = maps
     spikes = leaky(maps)
     maps = fire_and_convolve(down.second, convolve(down.first, spikes)) + convolve(down.shortcut, spikes)
-    assert maps.shape == (4, 2, 32, 1, 1)
+    assert maps.shape == (4, 2, 32, 2, 2)
     torch.testing.assert_close(down(before), maps)
     # block 2: spiking attention, no softmax, scaled by 0.125, threshold 0.5; then channels twice
     spikes = leaky(maps)
