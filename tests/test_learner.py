@@ -37,8 +37,8 @@ def trainer(rank: int = 0, ranks: int = 1, **more: Any) -> Any:
     )
 
 
-def learner(store: EventStore, recipe: Recipe = RECIPE, steps: int = 6, **more: Any) -> Learner:
-    found = Learner(build_objective(recipe, store, "train"), recipe, steps, store.sources)
+def learner(store: EventStore, recipe: Recipe = RECIPE, steps: int = 6, **more: Any) -> Any:
+    found: Any = Learner(build_objective(recipe, store, "train"), recipe, steps, store.sources)
     found._trainer = trainer(**more)
     return found
 
@@ -141,7 +141,7 @@ def test_without_a_validation_part_nothing_is_validated(store):
 def test_training_batches_begin_where_the_training_stopped(store):
     keys = []
     for step in (0, 2):
-        data = TrainingData(RECIPE, store)
+        data: Any = TrainingData(RECIPE, store)
         data.trainer = trainer()
         data.trainer.global_step = step
         keys.append(list(data.train_dataloader().batch_sampler))
@@ -204,7 +204,8 @@ def test_a_pre_trained_network_is_judged_by_the_mean_over_hidden_events(store, t
 
 def test_what_a_checkpoint_says_of_waiting_is_read_and_rubbish_is_none():
     assert _epochs_waited({"callbacks": {"Checkpoints": {"best": [0.5, -1.0], "waited": 3}}}) == 3
-    for rubbish in ({}, {"Checkpoints": 5}, {"Checkpoints": {"waited": "x"}}, 7, {"Checkpoints": {}}):
+    garbage: list[Any] = [{}, {"Checkpoints": 5}, {"Checkpoints": {"waited": "x"}}, 7, {"Checkpoints": {}}]
+    for rubbish in garbage:
         assert _epochs_waited({"callbacks": rubbish}) == 0
 
 

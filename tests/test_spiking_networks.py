@@ -7,6 +7,7 @@ from written_out import SENSOR, assert_close, between_pixels, build, frames_of, 
 
 from event2vec import EventBatch, Sensor
 from event2vec.baselines.config import MaSnnConfig, MaxFormerConfig, SpikGruConfig
+from event2vec.baselines.layers import drop
 
 
 @pytest.fixture(scope="module")
@@ -243,10 +244,13 @@ def test_spikgru_is_a_spiking_resnet_18_and_gru_in_both_directions(batch):
     for stage in network.blocks:
         for block in stage:
             found = block(maps)
+            changes = block.first.stride[0] > 1 or block.first.in_channels != block.first.out_channels
+            assert (block.shortcut is not None) == changes
             maps = residual(block, maps)
             assert torch.equal(found, maps)
     assert 0.02 < maps.mean() < 0.98
     spikes = adaptive(maps.mean(dim=(3, 4)), 1.0)
+    given = spikes
     for layer in network.layers:
         ahead, back = spiking_gru(layer.forwards, spikes), spiking_gru(layer.backwards, spikes.flip(0)).flip(0)
         found = layer(spikes)
@@ -254,3 +258,9 @@ def test_spikgru_is_a_spiking_resnet_18_and_gru_in_both_directions(batch):
         assert torch.equal(found, spikes)
         assert 0.02 < spikes.abs().mean() < 0.98
     assert_close(network(batch), network.head(spikes).mean(dim=0))
+    network.settings = SpikGruConfig(**vars(config) | {"dropout": 0.4})
+    drawn = torch.Generator().manual_seed(1)
+    first, second = network.layers
+    spikes = drop(second(drop(first(given), 0.4, drawn)), 0.5, drawn)  # between GRUs, and half before the last layer
+    found = network(batch, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(found, network.head(spikes).mean(dim=0))
