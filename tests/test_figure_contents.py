@@ -1,6 +1,7 @@
 """What figures show: lines, bars, colours and numbers, read from the figure instead of its picture."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,8 @@ def test_networks_are_told_apart_by_shape_and_ours_by_colour(figure_of):
     (axis,) = figure.axes
     points = [container.lines[0] for container in axis.containers]
     assert [tuple(point.get_xydata()[0]) for point in points] == [(10, 50), (1000, 90), (20, 60)]
-    np.testing.assert_allclose([bars_of(each)[0] for each in axis.containers], [[40, 70], [85, 92], [50, 65]])
+    ends = [bars_of(each)[0] for each in axis.containers]
+    np.testing.assert_allclose(ends, [[40, 70], [85, 92], [50, 65]])
     assert [point.get_marker() for point in points] == list(MARKERS[:3])
     assert [point.get_color() for point in points] == [GREYS[0], OURS, GREYS[2]]
     assert points[1].get_markersize() > points[0].get_markersize()
@@ -154,7 +156,7 @@ def test_a_reliability_diagram_counts_recordings_once_however_often_they_were_dr
     diagonal, *_ = upper.lines
     assert diagonal.get_xydata().tolist() == [[0, 0], [100, 100]]
     (container,) = upper.containers
-    np.testing.assert_allclose(container.lines[0].get_xydata(), [[55, 100], [95, 200 / 3]])
+    np.testing.assert_allclose(container.lines[0].get_xydata(), [[55.0, 100.0], [95.0, 200 / 3]])
     expected = [[100 * end for end in wilson_interval(*each)] for each in ((1.0, 1), (2 / 3, 2))]
     np.testing.assert_allclose(bars_of(container), expected)
     (bars,) = lower.containers
@@ -280,7 +282,7 @@ def test_the_columns_of_a_timeline_hold_the_highest_value_of_their_windows():
 
 
 def test_a_timeline_shows_answers_labels_scores_and_rates(monkeypatch, tmp_path):
-    kept: list[Figure] = []
+    kept: list[Any] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *arguments, **more: kept.append(figure))
     monkeypatch.setattr("event2vec.evaluation.figures.timelines.whole_file", Nowhere)
     timeline = answered([0, 0, -1, 2], [0, 1, 2, 4])
@@ -315,14 +317,13 @@ class Nowhere:
 
 
 def test_of_many_classes_a_timeline_shows_those_with_the_highest_scores(monkeypatch, tmp_path):
-    kept: list[Figure] = []
+    kept: list[Any] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *arguments, **more: kept.append(figure))
     monkeypatch.setattr("event2vec.evaluation.figures.timelines.whole_file", Nowhere)
     timeline = answered([0], [0])
     scores = np.linspace(0, 1, 20)[None]
     names = tuple(f"class {number}" for number in range(20))
-    many = Timeline(names, *(getattr(timeline, name) for name in ("windows", "numbers", "starts", "stops", "events")),
-                    scores, timeline.labels, timeline.unsmoothed, timeline.duration, 0, None)  # fmt: skip
+    many = replace(timeline, class_names=names, scores=scores)
     draw_timeline(many, tmp_path / "x.png", "title")
     bar, shown, _ = kept[0].axes
     assert [text.get_text() for text in shown.get_yticklabels()] == [f"class {number}" for number in range(4, 20)]

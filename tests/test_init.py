@@ -44,7 +44,7 @@ def test_all_weights_but_the_heads_are_those_of_the_other_network(tmp_path, conf
 
 def test_pre_training_may_go_on_from_a_classifier(tmp_path):
     init, other = saved(tmp_path, OURS)
-    model = build_masked_model(OURS)
+    model: Any = build_masked_model(OURS)
     decoder = [weight.clone() for weight in model.decoder.parameters()]
     copy_weights(model, init)
     assert torch.equal(model.backbone.stages[0].norm.weight, other.backbone.stages[0].norm.weight)

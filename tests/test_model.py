@@ -242,7 +242,14 @@ def test_every_event_has_a_vector_and_a_recording_has_one(make_events):
 
 def test_clusters_are_made_where_the_network_reads_clusters(make_events):
     model = randomise(build_model(TINY, sampling=Sampling(method="clusters", length=32)))
-    assert model.predict(make_events(500)).scores.isfinite().all()
+    events, large = make_events(500), make_events(500, sensor=Sensor(640, 480))
+    batch = model.draw([events, large]).to("cpu")
+    assert batch.valid.sum(dim=1).tolist() == [32, 32]
+    assert batch.rho.sum(dim=1).tolist() == [500, 500], "every event is in a cluster"
+    assert batch.sensor == TINY.sensor
+    expected = model(batch).softmax(dim=-1)
+    for answer, scores in zip(model.predict([events, large]), expected, strict=True):
+        torch.testing.assert_close(answer.scores, scores.detach(), atol=1e-6, rtol=0)
 
 
 def test_a_table_gives_the_same_answers(make_events):

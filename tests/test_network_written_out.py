@@ -218,7 +218,7 @@ def test_the_network_is_the_papers_equations(settings):
 def test_pre_training_hides_places_and_reads_them_from_tokens_without_time_and_intensity(settings):
     """App. A.5 and Eq. 11: the mask token stands for phi; tokens / (ln rho + 1) - v_t go to the decoder, then tanh."""
     config = replace(TINY, **settings)
-    model = randomise(build_masked_model(config)).double()
+    model: Any = randomise(build_masked_model(config)).double()
     recordings = [recording(8), recording(5, seed=1)]
     hidden = torch.tensor([[True, False, False, True, False, True, False, False], [False, True] + [False] * 6])
     expected = []
@@ -249,7 +249,8 @@ def test_pre_training_hides_places_and_reads_them_from_tokens_without_time_and_i
 )
 def test_attention_has_the_published_shapes(settings, shapes):
     """max(h / 2, 1) heads of keys and values; gated linear attention has keys half as wide as values."""
-    block: Any = build_model(replace(TINY, **settings)).backbone.stages[0].blocks[0]
+    model: Any = build_model(replace(TINY, **settings))
+    block = model.backbone.stages[0].blocks[0]
     parts = {"output": block.attention.output, **dict(block.attention.directions[0].named_children())}
     assert {name: tuple(parts[name].weight.shape) for name in shapes} == shapes
     biased = [name for name, _ in block.named_parameters() if name.endswith("bias") and "norm" not in name]

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -153,7 +154,7 @@ def test_a_graph_without_nodes_can_be_pooled():
 @torch.no_grad()
 def test_efv_cuts_images_into_patches_of_what_convolutions_see(layout):
     torch.manual_seed(0)
-    images = Images(layout, 16).eval()
+    images: Any = Images(layout, 16).eval()
     frames = torch.rand(2, 3, 2, 64, 64)
     seen = images.stem(frames.flatten(0, 1))
     seen = F.max_pool2d(seen, 3, 2, 1) if layout == "published" else seen
@@ -360,9 +361,10 @@ def test_a_patch_with_too_few_events_repeats_its_nearest():
 @torch.no_grad()
 def test_the_masked_event_mae_decodes_mask_tokens_at_their_places(batch):
     config = EventMaeConfig(sensor=SENSOR, patches=4, patch=3, dim=16, blocks=4, heads=2)
-    model = build_masked_model(config).double().eval()
+    model: Any = build_masked_model(config).double().eval()
     assert len(model.decoder.blocks) == 2, "half as many blocks"
-    assert len(build_masked_model(replace(config, blocks=1)).decoder.blocks) == 1, "at least one"
+    small: Any = build_masked_model(replace(config, blocks=1))
+    assert len(small.decoder.blocks) == 1, "at least one"
     torch.nn.init.normal_(model.mask_token)
     patches = cut_patches(batch, config)
     hidden = torch.tensor([[True, False, True, False], [False, False, True, True]])

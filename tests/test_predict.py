@@ -98,6 +98,7 @@ def test_facts_have_the_best_class_first_and_are_json(model):
     assert scores == sorted(scores, reverse=True)
     assert next(iter(facts["scores"])) == facts["name"]
     assert facts["confidence"] == pytest.approx(scores[0])
+    assert answer.prediction is not None
     assert facts["scores"]["b"] == pytest.approx(float(answer.prediction.scores[1]))
     assert (facts["scaled_from"], facts["events"], facts["duration_s"]) == ("68x60", 80, 0.25)
     assert (facts["unknown"], facts["remarks"]) == (None, [])

@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from written_out import SENSOR, assert_close, between_pixels, build, frames_of, normed
 
-from event2vec import EventBatch
+from event2vec import EventBatch, Sensor
 from event2vec.baselines.config import MaSnnConfig, MaxFormerConfig, SpikGruConfig
+from event2vec.baselines.layers import drop
 
 
 @pytest.fixture(scope="module")
@@ -136,14 +137,16 @@ def fire_and_convolve(part, maps, groups=1):
 
 
 @torch.no_grad()
-def test_max_former_is_the_published_table_layer_by_layer(batch):
-    network = build(MaxFormerConfig(sensor=SENSOR, classes=3, bins=4, side=16, dim=32, heads=2))
+def test_max_former_is_the_published_table_layer_by_layer():
+    sensor = Sensor(32, 32)
+    batch = EventBatch.pad([between_pixels(900, sensor=sensor), between_pixels(400, seed=1, sensor=sensor)])
+    network = build(MaxFormerConfig(sensor=sensor, classes=3, bins=4, side=32, dim=32, heads=2))
     maps = frames = frames_of(batch, 4, "bilinear", "events").transpose(0, 1)
     embed, down, attention = network.embed, network.down, network.far[0]
     # stem: conv3; LIF conv3 maxpool; LIF conv3 maxpool; LIF conv3 maxpool; from the second spikes conv1 of stride 4
     spikes = leaky(fire_and_convolve(embed.second, convolve(embed.first, maps)))
     maps = fire_and_convolve(embed.fourth, convolve(embed.third, spikes)) + convolve(embed.shortcut, spikes, stride=4)
-    assert maps.shape == (4, 2, 16, 2, 2), "an eighth of the resolution"
+    assert maps.shape == (4, 2, 16, 4, 4), "an eighth of the resolution"
     torch.testing.assert_close(embed(frames), maps)
     # block 1: depthwise convolution, then channels twice
     maps = maps + fire_and_convolve(network.near[0].depthwise, maps, groups=16)
@@ -153,7 +156,7 @@ def test_max_former_is_the_published_table_layer_by_layer(batch):
     before = maps
     spikes = leaky(maps)
     maps = fire_and_convolve(down.second, convolve(down.first, spikes)) + convolve(down.shortcut, spikes)
-    assert maps.shape == (4, 2, 32, 1, 1)
+    assert maps.shape == (4, 2, 32, 2, 2)
     torch.testing.assert_close(down(before), maps)
     # block 2: spiking attention, no softmax, scaled by 0.125, threshold 0.5; then channels twice
     spikes = leaky(maps)
@@ -241,10 +244,13 @@ def test_spikgru_is_a_spiking_resnet_18_and_gru_in_both_directions(batch):
     for stage in network.blocks:
         for block in stage:
             found = block(maps)
+            changes = block.first.stride[0] > 1 or block.first.in_channels != block.first.out_channels
+            assert (block.shortcut is not None) == changes
             maps = residual(block, maps)
             assert torch.equal(found, maps)
     assert 0.02 < maps.mean() < 0.98
     spikes = adaptive(maps.mean(dim=(3, 4)), 1.0)
+    given = spikes
     for layer in network.layers:
         ahead, back = spiking_gru(layer.forwards, spikes), spiking_gru(layer.backwards, spikes.flip(0)).flip(0)
         found = layer(spikes)
@@ -252,3 +258,9 @@ def test_spikgru_is_a_spiking_resnet_18_and_gru_in_both_directions(batch):
         assert torch.equal(found, spikes)
         assert 0.02 < spikes.abs().mean() < 0.98
     assert_close(network(batch), network.head(spikes).mean(dim=0))
+    network.settings = SpikGruConfig(**vars(config) | {"dropout": 0.4})
+    drawn = torch.Generator().manual_seed(1)
+    first, second = network.layers
+    spikes = drop(second(drop(first(given), 0.4, drawn)), 0.5, drawn)  # between GRUs, and half before the last layer
+    found = network(batch, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(found, network.head(spikes).mean(dim=0))

@@ -10,7 +10,7 @@ from conftest import SMALL, make_recording, randomise
 from event2vec import Event2VecError, EventStore, ModelConfig, Sampling, build_model, evaluate
 from event2vec.evaluation.calibration import Calibration
 from event2vec.evaluation.evaluate import Evaluation
-from event2vec.evaluation.sweeps import Point, first_seconds, lower_resolution, onset_delay, scale_to, sweep
+from event2vec.evaluation.sweeps import Kind, Point, first_seconds, lower_resolution, onset_delay, scale_to, sweep
 
 TINY = ModelConfig(sensor=SMALL, classes=2, dim=16, hidden=16, heads=2, blocks=1)
 
@@ -52,7 +52,8 @@ def test_points_of_windows_say_how_long_most_recordings_last(model, store):
 
 
 def test_facts_have_the_value_under_the_name_of_the_sweep(model, store):
-    for kind, value, read in (("events", 10, "events_read"), ("windows", 0.1, "seconds_read"), ("resolution", 4, "")):
+    asked: list[tuple[Kind, float, str]] = [("events", 10, "events_read"), ("windows", 0.1, "seconds_read")]
+    for kind, value, read in (*asked, ("resolution", 4, "")):
         (point,) = sweep(kind, model, store, [value], 2)
         facts = json.loads(json.dumps(point.facts(kind)))
         assert list(facts) == [
@@ -105,7 +106,7 @@ def test_every_coarse_pixel_covers_as_many_fine_ones(pixels, others):
     counts = torch.bincount(place.long(), minlength=others)
     assert counts.max() - counts.min() <= 1
     assert (place.diff() >= 0).all()
-    assert (place[0], place[-1]) == (0, others - 1)
+    assert place[[0, -1]].tolist() == [0, others - 1]
     back = scale_to(torch.arange(others, dtype=torch.float64), others, pixels)
     assert torch.equal(scale_to(back, pixels, others), torch.arange(others, dtype=torch.float64))
 
