@@ -1,6 +1,8 @@
 """Rows of benchmarks: figures worked out from what was timed, made data of the size that is said, and the tables."""
 
+import gc
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,8 +17,13 @@ from event2vec.benchmark import PARTS, attention, clustering, live, measure, mod
 from event2vec.benchmark.measurement import Measurement
 from event2vec.benchmark.summary import compare, summarise
 from event2vec.cli.benchmark import _cell
+from event2vec.clustering import to_unit_cube
+from event2vec.data.store_layout import SHARDS
 from event2vec.machine.devices import CPU, Compute
+from event2vec.model import compiled_attention
 from event2vec.model.attention import forgetting_weights
+from event2vec.training.recipe import load_recipe
+from event2vec.training.run import Run
 
 RUN = "event2vec.cli.benchmark.run_benchmark"
 
@@ -193,10 +200,10 @@ def test_an_unknown_part_or_folder_is_one_line_from_python_too(tmp_path):
 
 def test_rubbish_is_not_collected_while_sides_are_timed_and_again_afterwards(monkeypatch):
     seen = []
-    monkeypatch.setattr(measure, "seconds_of", lambda side, compute: seen.append(measure.gc.isenabled()) or 1.0)
+    monkeypatch.setattr(measure, "seconds_of", lambda side, compute: seen.append(gc.isenabled()) or 1.0)
     measure.best_seconds({"a": int}, 2)
     assert seen == [False, False]
-    assert measure.gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_peak_memory_is_measured_alone_on_a_cpu():
@@ -233,8 +240,8 @@ def test_inertia_is_the_squared_distance_to_the_nearest_centre_of_the_same_polar
     columns = []
     for part in (events, centres):
         x, y = part.x.numpy() / (events.sensor.width - 1), part.y.numpy() / (events.sensor.height - 1)
-        columns.append(clustering.to_unit_cube(part, events).numpy() if part is centres else
-                       clustering.to_unit_cube(part).numpy())  # fmt: skip
+        columns.append(to_unit_cube(part, events).numpy() if part is centres else
+                       to_unit_cube(part).numpy())  # fmt: skip
         assert columns[-1][:, 0] == pytest.approx(x, abs=0.05)
         assert columns[-1][:, 1] == pytest.approx(y, abs=0.05)
     total = 0.0
@@ -389,7 +396,7 @@ def test_the_four_sides_compute_what_they_are_called(monkeypatch):
     assert torch.equal(right[1], again.flip(2).double()), "the second direction, turned back"
     open_gates = [part.double() for part in attention.written_out(q, k, v, torch.zeros_like(log_forget))]
     torch.testing.assert_close(attention.plain(*inputs)[0].double(), open_gates[0], atol=1e-5, rtol=0)
-    monkeypatch.setattr(attention.compiled_attention, "INSTALLED", False)
+    monkeypatch.setattr(compiled_attention, "INSTALLED", False)
     assert not attention._is_compiled(CPU)
 
 
@@ -407,9 +414,9 @@ def test_bfloat16_is_measured_in_bfloat16_and_gates_stay_exact():
 
 
 def test_a_run_of_a_side_leaves_the_setting_of_stops_as_it_was():
-    before = attention.compiled_attention.Settings.stops
+    before = compiled_attention.Settings.stops
     attention._run("plain", attention._inputs((1, 1, 8, 4), gradients=True, compute=CPU), stops=not before)
-    assert attention.compiled_attention.Settings.stops == before
+    assert compiled_attention.Settings.stops == before
 
 
 # Networks and training
@@ -436,13 +443,13 @@ def test_the_first_steps_of_a_loop_and_the_last_are_not_timed(monkeypatch):
     def start(recipe, store, folder, task, progress):
         with progress.stage("training"):
             for end in (0.0, 9.0, 12.0, 13.0, 15.0, 15.5, 30.0):
-                monkeypatch.setattr(training.time, "perf_counter", lambda end=end: end)
+                monkeypatch.setattr(time, "perf_counter", lambda end=end: end)
                 progress.advance(1)
         assert len(store) == training.STEPS * recipe.training.batch
 
     monkeypatch.setattr(training, "STEPS", 2)
-    monkeypatch.setattr(training.Run, "start", start)
-    assert training._time_steps(training.load_recipe("digits")) == [1.0, 2.0, 0.5]
+    monkeypatch.setattr(Run, "start", start)
+    assert training._time_steps(load_recipe("digits")) == [1.0, 2.0, 0.5]
 
 
 # Shards
@@ -461,7 +468,7 @@ def test_shards_are_measured_in_batches_a_second(monkeypatch):
 
 
 def replace_folder(store, out):
-    shard = out / shards.SHARDS / "0"
+    shard = out / SHARDS / "0"
     shard.parent.mkdir(parents=True)
     shard.write_bytes(bytes(3_000_000))
     store.folder = out

@@ -9,8 +9,9 @@ from evaluations import evaluation
 from golden.make import FOLDER
 from shell import run
 
-from event2vec import Event2VecError, Sampling, read_events
+from event2vec import Event2VecError, Sampling, load_recipe, read_events
 from event2vec.cli.progress import ShownProgress
+from event2vec.cluster import Cluster
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.evaluation.evaluate import Evaluation
 from event2vec.evaluation.probe import ProbeRow
@@ -243,3 +244,54 @@ def test_figures_say_where_they_are_and_which_are_missing(called, capsys):
     called("event2vec.studies.gallery.draw_gallery", Gallery(Path("figures"), {"mine": 0.994}, None))
     assert run("figures", NETWORK, "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"neighbour_similarity": {"mine": 0.994}, "folder": "figures"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("train", "digits", "--cluster", "auto"),
+            "--cluster trains folds side by side: add --folds. To train one model on several nodes, use torchrun",
+        ),
+        (("train", "digits", "--threads", "2"), "--threads is for tasks on a cluster; omit it, or add --cluster"),
+        (
+            ("pretrain", "digits", "--folds", "2"),
+            "unknown option --folds (did you mean --data.folds?). See 'event2vec pretrain --help'",
+        ),
+        (("train", "digits", "--workers", "0"), "--workers: must be at least 1, got 0. See 'event2vec train --help'"),
+        (
+            ("train", "digits", "--init", "gone"),
+            "--init: gone does not exist, expected a run. See 'event2vec train --help'",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_training_that_cannot_be_is_one_line(called, arguments, message, capsys):
+    calls = called("event2vec.training.train.train", None), called("event2vec.training.train.pretrain", None)
+    assert run(*arguments) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err, calls) == ("", f"event2vec: {message}\n", ([], []))
+
+
+def test_folds_get_their_cluster_and_their_threads(called, tmp_path):
+    made = CrossValidation.of(Path("out"), (Fold(1, 0.9, 10, 5, 1.0), Fold(2, 0.7, 10, 4, 2.5)))
+    calls = called("event2vec.training.folds.cross_validate", made)
+    places = ("--data", tmp_path, "--out", tmp_path / "out", "--init", NETWORK)
+    assert run("train", "folder", *places, "--folds", "2", "--cluster", "auto", "--threads", "3") == 0
+    ((given, named),) = calls
+    assert given == ("folder", str(tmp_path), str(tmp_path / "out"), str(NETWORK))
+    assert named["cluster"] == Cluster.of("auto", 3)
+    assert (tmp_path / "out").exists() is False
+
+
+@pytest.mark.parametrize("more", [(), ("--folds", "3")])
+def test_settings_are_printed_alone_whatever_else_was_asked_for(called, more, tmp_path, capsys):
+    calls = called("event2vec.training.train.train", None), called("event2vec.training.folds.cross_validate", None)
+    assert run("train", "digits", "--print-config", "--training.epochs", "7", *more) == 0
+    said = capsys.readouterr()
+    wanted = load_recipe("digits").with_settings({"training.epochs": 7})
+    assert (said.out, said.err, calls) == (wanted.to_yaml(), "", ([], []))
+    (tmp_path / "recipe.yaml").write_text(said.out)
+    (tmp_path / "run.json").write_text('{"task": "train", "data": "store"}')
+    assert run("train", "--resume", tmp_path, "--print-config") == 0
+    assert capsys.readouterr().out == wanted.to_yaml(), "those of a run are its own"

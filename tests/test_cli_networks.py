@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from evaluations import evaluation
@@ -225,7 +226,13 @@ def test_what_import_cannot_do_is_one_line_and_leaves_what_was_there(called, cap
 
 
 def made(**changes):
-    facts = {"path": Path("a.onnx"), "format": "onnx", "bytes": 1_234_567, "recordings": 5, "made_up": False}
+    facts: dict[str, Any] = {
+        "path": Path("a.onnx"),
+        "format": "onnx",
+        "bytes": 1_234_567,
+        "recordings": 5,
+        "made_up": False,
+    }
     return Exported(**facts | {"largest_difference": 1.234e-6} | changes)
 
 
@@ -328,7 +335,7 @@ def test_a_report_on_one_recording_is_said_in_the_singular(called, capsys):
 
 @pytest.mark.parametrize(("problems", "code"), [({}, 0), ({"Accuracy": "no"}, 2)])
 def test_a_demo_whose_page_lacks_a_section_is_no_success(called, problems, code, capsys):
-    kept = []
+    kept: list[Any] = []
     called("event2vec.training.train.train", SimpleNamespace(keep_evaluation=kept.append))
     reports = called(REPORT, Report(Path("page.html"), None if problems else evaluation(), problems))
     assert run("demo", "--workers", "1", "--out", "mine") == code

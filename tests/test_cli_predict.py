@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,7 +56,7 @@ def place(model, tmp_path, monkeypatch):
 
 
 def answered(file="a.raw", scores=(0.5, 0.25, 0.125, 0.125), **changes):
-    facts = {"label": 0, "name": "ant", "scores": np.array(scores), "events": 1234, "scaled_from": None}
+    facts: dict[str, Any] = {"label": 0, "name": "ant", "scores": np.array(scores), "events": 1234, "scaled_from": None}
     return FileAnswer(file, Prediction(**facts | changes), 0.3)
 
 
@@ -218,7 +219,7 @@ def spans(*labels, **changes):
     starts = np.arange(len(labels)) * windows.length
     scores = np.full((len(labels), 4), 0.1)
     scores[np.arange(len(labels)), labels] = 0.7
-    facts = {
+    facts: dict[str, Any] = {
         "class_names": NAMES,
         "windows": windows,
         "numbers": np.arange(len(labels)),

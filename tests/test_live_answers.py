@@ -18,7 +18,7 @@ from event2vec.cli.live import QUIET, Lines, line_of
 from event2vec.io.recording import Reading
 from event2vec.streaming import Live
 from event2vec.streaming.answers import Answer
-from event2vec.streaming.chunk import BACK, StreamClock
+from event2vec.streaming.chunk import BACK, Chunk, StreamClock
 from event2vec.streaming.dropped import MOST_WINDOWS, answer_recording
 from event2vec.streaming.frames import LONGEST, newest_events, pack_frame
 from event2vec.streaming.reader import SILENT, Reader
@@ -427,7 +427,7 @@ def test_notices_that_nobody_hears_take_bounded_memory():
 
 
 def test_every_chunk_is_handed_to_the_recorder_once():
-    seen = []
+    seen: list[Chunk] = []
     reader = Reader(Silent(), 0.1, seen.append)
     chunks = [chunk_of(make_recording(count)) for count in (5, 7)]
     for chunk in chunks:

@@ -13,7 +13,7 @@ from conftest import SMALL, make_recording, randomise
 from evaluations import evaluation
 from trainings import RECIPE
 
-from event2vec import Classifier, EventStore, Run, Sampling, Windows, build_model, load_recipe, save_model
+from event2vec import Classifier, EventStore, ModelConfig, Run, Sampling, Windows, build_model, load_recipe, save_model
 from event2vec.baselines.config import FrameCnnConfig
 from event2vec.documents import write_json
 from event2vec.evaluation.accuracy import wilson_interval
@@ -175,9 +175,8 @@ def test_the_training_says_its_network_its_epochs_and_its_start(study, monkeypat
 
 def test_another_kind_of_network_is_called_by_its_name():
     assert sections._network(FrameCnnConfig()) == "A network of the kind frame_cnn"
-    assert sections._network(replace(RECIPE.model, blocks=1, heads=1, drop_path=0.0)) == (  # type: ignore[arg-type]
-        "A network with 1 block of width 16 and 1 attention head"
-    )
+    config = ModelConfig(dim=16, hidden=16, blocks=1, heads=1)
+    assert sections._network(config) == "A network with 1 block of width 16 and 1 attention head"
 
 
 # How robust it is

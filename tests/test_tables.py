@@ -51,7 +51,7 @@ def cells(path):
 def test_a_row_sums_up_its_seeds():
     runs = (run_of(0.8, 0.9, seconds=30.0, epochs=3), run_of(0.6, 0.6, seconds=90.0, epochs=5))
     found = RowResult.of(row_of("a"), runs)
-    assert found.accuracies == (pytest.approx(0.85), pytest.approx(0.6)), "one for each seed"
+    assert found.accuracies == pytest.approx((0.85, 0.6)), "one for each seed"
     assert found.accuracy == pytest.approx(0.725)
     assert (found.seconds, found.epochs, found.recordings, found.parameters) == (60.0, (3, 5), 50, 1234567)
     assert found.std_over_seeds == pytest.approx(statistics.stdev([0.85, 0.6]))

@@ -43,8 +43,8 @@ def run(options: Namespace) -> None:
     from event2vec.data.shard_writer import copy_store
 
     store = copy_store(options.stores, options.out, options.shard_mb, cluster=options.cluster, progress=ShownProgress())
-    facts = {"store": hide_secrets(options.out), "recordings": len(store), "events": int(store.offsets[-1])}
+    place, events = hide_secrets(options.out), int(store.offsets[-1])
     if options.json:
-        print(json.dumps(facts, indent=2))
+        print(json.dumps({"store": place, "recordings": len(store), "events": events}, indent=2))
     else:
-        say(f"{facts['store']}: {counted(len(store), 'recording')}, {counted(facts['events'], 'event')}")
+        say(f"{place}: {counted(len(store), 'recording')}, {counted(events, 'event')}")

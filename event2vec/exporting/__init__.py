@@ -26,7 +26,7 @@ from event2vec.model.classifier import Classifier
 from event2vec.model.description import Description
 from event2vec.model.exported import SUFFIXES, Format, files_of
 from event2vec.model.predictor import BATCH, Predictor
-from event2vec.names import counted, printable
+from event2vec.names import counted, printable, shown
 from event2vec.progress import SILENT, Progress
 from event2vec.runtime import METHODS, ExportedClassifier
 from event2vec.training.run import Run
@@ -70,8 +70,9 @@ def export(
     run to check with; random events are always checked too, and alone for a network without recordings. Where a label
     differs, or a logit by more than 0.0001, nothing is written. A file of this name is replaced.
     """
-    path = Path(path)
-    suffix = SUFFIXES[format]
+    if format not in SUFFIXES:
+        raise Event2VecError(f"format must be one of {', '.join(SUFFIXES)}, got {shown(format)}")
+    path, suffix = Path(path), SUFFIXES[format]
     if path.suffix.lower() != suffix:
         raise FileError(path, f"must end in {suffix} for the format {format}")
     model = _own_model(run, data)
