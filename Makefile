@@ -65,7 +65,7 @@ clean:
 	rm -rf .venv build dist *.egg-info
 
 # Installed again only when what is to be installed has changed. Python compiles what is used, when it is: most is not.
-COMPILED := event2vec/clustering/compiled_engine.c event2vec/model/compiled_attention.c event2vec/model/compiled_attention_kernel.h event2vec/model/compiled_rows.h event2vec/model/compiled_times.h event2vec/model/compiled_places.h event2vec/model/compiled_neighbourhood.h
+COMPILED := event2vec/clustering/compiled_engine.c event2vec/model/compiled_attention.c event2vec/model/compiled_attention_kernel.h event2vec/model/compiled_rows.h event2vec/model/compiled_times.h event2vec/model/compiled_places.h event2vec/model/compiled_neighbourhood.h event2vec/model/compiled_block.h
 INSTALLED := pyproject.toml constraints.txt $(COMPILED)
 define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

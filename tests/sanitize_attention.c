@@ -212,6 +212,30 @@ static void one_round_of_places(int64_t round) {
     free(kept), free(job.places);
 }
 
+static void one_round_of_blocks(int64_t round) {
+    const int wild = round % 3 == 2;
+    const int64_t group = whole(1, 2);
+    Block job = {.batch = whole(1, 4), .length = whole(1, 200), .hidden = 8 * whole(1, 12), .key_heads = whole(1, 2)};
+    job.heads = group * job.key_heads, job.width = 8 * whole(1, 5), job.stops = whole(0, 1), job.variant = whole(0, variants() - 1);
+    const int64_t dim = job.heads * job.width, narrow = job.key_heads * job.width, tokens = job.batch * job.length;
+    const int64_t many[] = {tokens * dim, (dim + 2 * narrow + job.heads) * dim, dim, narrow, job.heads, 2 * dim * dim, dim, dim,
+                            job.hidden * dim, dim * job.hidden, dim, dim};
+    float *inputs[12], *rotation = numbers(tokens * job.width, wild), *kept = NULL;
+    for (int i = 0; i < 12; i++) ((const float **)&job.tokens)[i] = inputs[i] = numbers(many[i], wild);
+    int64_t counts[4];
+    for (int i = 0; i < 4; i++) counts[i] = whole(0, job.length);
+    job.counts = counts, job.rotation = whole(0, 1) ? rotation : NULL, job.answer = numbers(tokens * dim, 0);
+    const size_t size = sizeof(float) * (size_t)(tokens * dim);
+    for (job.threads = 1; job.threads <= 4; job.threads += 3) {
+        if (think(&job)) abort();
+        if (kept && memcmp(kept, job.answer, size)) fprintf(stderr, "round %lld: threads change blocks\n", (long long)round), abort();
+        if (!kept) kept = malloc(size);
+        memcpy(kept, job.answer, size);
+    }
+    for (int i = 0; i < 12; i++) free(inputs[i]);
+    free(rotation), free(kept), free(job.answer);
+}
+
 static void one_round_of_neighbourhoods(int64_t round) {
     const int wild = round % 3 == 2;
     Surroundings job = {.batch = whole(1, 6), .length = whole(0, 200), .sensor_width = whole(1, 60), .sensor_height = whole(1, 60)};
@@ -247,7 +271,7 @@ int main(int many, char **arguments) {
     for (int64_t round = 0; round < rounds; round++) {
         state = (uint64_t)round;
         one_round(round), one_round_of_heads(round), one_round_of_norms(round), one_round_of_times(round);
-        one_round_of_neighbourhoods(round), one_round_of_places(round);
+        one_round_of_neighbourhoods(round), one_round_of_places(round), one_round_of_blocks(round);
     }
     printf("%lld rounds\n", (long long)rounds);
     return 0;

@@ -210,9 +210,9 @@ def test_an_answer_is_split_into_what_takes_its_time(make_events):
     found = speed.split_answer(network, make_events(300).on_sensor(config.sensor), rounds=2)
     facts = found.facts()
     assert facts["total ms"] == pytest.approx(
-        sum(facts[f"{name} ms"] for name in ("sampling", "embedding", "attention", "rest"))
+        sum(facts[f"{name} ms"] for name in ("sampling", "embedding", "blocks", "rest"))
     )
-    assert min(found.sampling, found.embedding, found.attention) > 0
+    assert min(found.sampling, found.embedding, found.blocks) > 0
     assert not network.embed._forward_hooks, "nothing is left on the network"
 
 

@@ -452,7 +452,7 @@ def test_the_torch_engine_is_as_good_in_float32():
     scores = []
     for kind in (torch.float32, torch.float64):
         cloud = TorchCloud(points[mine].to(kind), weights[mine].to(kind))
-        centres, counts = module.cluster_pruned(cloud, 64, settings)
+        centres, counts = module.cluster_pruned(cloud, module.Part(True, len(cloud), 64, settings))
         assert counts.sum() == mine.sum()
         scores.append(float(torch.cdist(points[mine].double(), centres.double()).min(1).values.square().sum()))
     assert 0.95 < scores[0] / scores[1] < 1.05

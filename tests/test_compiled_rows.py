@@ -112,13 +112,13 @@ class Calls:
     """How often a function of the compiled code is called."""
 
     def __init__(self, monkeypatch, name):
-        self.count, call = 0, compiled_rows._call
+        self.count, call = 0, compiled_rows.call
 
         def count(called, *arguments):
             self.count += called == name
             return call(called, *arguments)
 
-        monkeypatch.setattr(compiled_rows, "_call", count)
+        monkeypatch.setattr(compiled_rows, "call", count)
 
 
 @pytest.mark.parametrize("work", ["heads", "convolutions", "places"])

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 
 from event2vec.choices import Seeding as Seeding
-from event2vec.clustering.compiled_engine import CompiledCloud, library
+from event2vec.clustering.compiled_engine import CompiledCloud, Task, cluster_polarities, library
 from event2vec.clustering.engine import Cloud
 from event2vec.columns import as_array
 from event2vec.errors import Event2VecError
@@ -216,20 +216,56 @@ def cluster_with(
     weights = read.rho.astype(np.float64) if compiled else read.rho.to(points.dtype)
     _check_numbers(points, weights)
 
-    def run(polarity: bool, share: int, settings: Settings) -> Result:
-        mine = read.p == polarity
-        cloud = engine(points[mine], weights[mine])
-        cluster = cluster_plain if settings.seeding == "plain" else cluster_pruned
-        centres, counts = map(as_array, cluster(cloud, share, settings))
-        return centres, counts
-
     rising = int(read.p.sum())
-    shares = share_clusters(len(events) - rising, rising, clusters)
-    polarities = [polarity for polarity in (False, True) if shares[polarity]]
-    jobs = [partial(run, polarity, shares[polarity], settings.branch()) for polarity in polarities]
-    results = _run_side_by_side(jobs) if side_by_side and compiled else [job() for job in jobs]
+    many = len(events) - rising, rising
+    shares = share_clusters(*many, clusters)
+    parts = [
+        Part(polarity, many[polarity], shares[polarity], settings.branch())
+        for polarity in (False, True)
+        if shares[polarity]
+    ]
+    if compiled and settings.seeding == "pruned" and all(part.group == 1 for part in parts):
+        tasks = [part.task() for part in parts]
+        stop = settings.iterations, settings.tolerance
+        results = cluster_polarities(points, weights, read.p, tasks, *stop, side_by_side)
+    else:
+        jobs = [partial(_cluster_part, engine, points, weights, read.p, part) for part in parts]
+        results = _run_side_by_side(jobs) if side_by_side and compiled else [job() for job in jobs]
     centres, counts = (np.concatenate(column) for column in zip(*results, strict=True))
+    polarities = [part.polarity for part in parts]
     return from_unit_cube(events, centres, counts, np.repeat(polarities, [len(counts) for _, counts in results]))
+
+
+@dataclass(frozen=True)
+class Part:
+    """The events of one polarity, and how many clusters they get."""
+
+    polarity: bool
+    many: int
+    share: int
+    settings: Settings
+
+    @property
+    def seeds(self) -> int:
+        return min(2 * self.share + SPARE, self.many)
+
+    @property
+    def group(self) -> int:
+        """How many neighbours are first treated as one point, where clusters hold many events."""
+        return max(min(self.many // self.share // GROUPS, LARGEST_GROUP), 1)
+
+    def task(self) -> Task:
+        return Task(self.polarity, self.many, self.seeds, self.share, self.settings.batch, self.settings.generator)
+
+
+def _cluster_part(
+    engine: type[Cloud], points: Float[Any, "n 3"], weights: Float[Any, " n"], rising: Bool[Any, " n"], part: Part
+) -> Result:
+    mine = rising == part.polarity
+    cloud = engine(points[mine], weights[mine])
+    cluster = cluster_plain if part.settings.seeding == "plain" else cluster_pruned
+    centres, counts = map(as_array, cluster(cloud, part))
+    return centres, counts
 
 
 def _run_side_by_side(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
@@ -253,19 +289,20 @@ def _check_numbers(points: Float[Any, "n 3"], weights: Float[Any, " n"]) -> None
         )
 
 
-def cluster_plain(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[Any, "k 3"], Float[Any, " k"]]:
+def cluster_plain(cloud: Cloud, part: Part) -> tuple[Float[Any, "k 3"], Float[Any, " k"]]:
     """Alg. 1 for one polarity, to the letter: centres and their counts."""
-    centres = cloud.seed(share, settings.batch, settings.generator)
+    settings = part.settings
+    centres = cloud.seed(part.share, settings.batch, settings.generator)
     return cloud.iterate(centres, settings.iterations, settings.tolerance)
 
 
-def cluster_pruned(cloud: Cloud, share: int, settings: Settings) -> tuple[Float[Any, "k 3"], Float[Any, " k"]]:
+def cluster_pruned(cloud: Cloud, part: Part) -> tuple[Float[Any, "k 3"], Float[Any, " k"]]:
     """Alg. 1 for one polarity, keeping the best of spare seeds: centres and their counts.
 
     If clusters hold many events, all but the last iterations treat groups of neighbours as single weighted points.
     """
-    coarse = cloud.coarser(min(len(cloud) // share // GROUPS, LARGEST_GROUP))
-    centres = coarse.choose(min(2 * share + SPARE, len(cloud)), share, settings.batch, settings.generator)
+    settings, coarse = part.settings, cloud.coarser(part.group)
+    centres = coarse.choose(part.seeds, part.share, settings.batch, settings.generator)
     fine = settings.iterations
     if coarse is not cloud:
         fine = min(FINE, settings.iterations)

@@ -16,6 +16,7 @@
 #include <Python.h>
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -481,8 +482,107 @@ EXPORT int64_t choose(const double *points, const double *weights, int64_t many,
     return done;
 }
 
+/* Ten bits with two zeros between each of them and the next. */
+INLINE uint32_t spread(uint32_t bits) {
+    bits = (bits | bits << 16) & 0x030000FF;
+    bits = (bits | bits << 8) & 0x0300F00F;
+    bits = (bits | bits << 4) & 0x030C30C3;
+    return (bits | bits << 2) & 0x09249249;
+}
+
+/* An order of points of the unit cube, given as rows, that keeps neighbours together: a Z-order curve. Points at the same
+   place of it keep their order. Returns -1 if memory runs out, else 0. */
+EXPORT int64_t follow_curve(const double *points, int64_t many, int64_t *order) {
+    uint32_t *codes = malloc(sizeof(uint32_t) * (size_t)many);
+    int64_t *other = malloc(sizeof(int64_t) * (size_t)many), failed = many && !(codes && other);
+    for (int64_t i = 0; i < many && !failed; i++) {
+        const double *point = points + 3 * i;
+        codes[i] = spread((uint32_t)(point[0] * 1023)) << 2 | spread((uint32_t)(point[1] * 1023)) << 1 |
+                   spread((uint32_t)(point[2] * 1023));
+        order[i] = i;
+    }
+    /* Sorted by ten bits at a time, the lowest first; the third time ends in `other`. */
+    int64_t *from = order, *to = other;
+    for (int shift = 0; shift < 30 && !failed; shift += 10) {
+        int64_t starts[1025] = {0};
+        for (int64_t i = 0; i < many; i++) starts[(codes[i] >> shift & 1023) + 1]++;
+        for (int part = 0; part < 1024; part++) starts[part + 1] += starts[part];
+        for (int64_t i = 0; i < many; i++) to[starts[codes[from[i]] >> shift & 1023]++] = from[i];
+        int64_t *full = to;
+        to = from, from = full;
+    }
+    if (!failed) memcpy(order, other, sizeof(int64_t) * (size_t)many);
+    free(codes), free(other);
+    return -failed;
+}
+
+/* All events of a recording: rows of x, y and t in the unit cube, weights, and whether brightness rose. */
+typedef struct {
+    const double *points, *weights;
+    const uint8_t *rising;
+    int64_t many;
+} Recording;
+
+/* What to do with the events of one polarity, and where their centres, as columns, and the weights of these go. */
+typedef struct {
+    int64_t polarity, many, seeds, batch, share, at_once, iterations;
+    uint64_t random;
+    double tolerance;
+    double *centres, *counts; /* in room for `seeds` and for `share` */
+    int64_t done;             /* how many centres there are; -1 if memory ran out */
+} Share;
+
+typedef struct {
+    const Recording *recording;
+    Share *share;
+} Part;
+
+/* The events of one polarity in the order of the curve, as columns. */
+static int arrange(const Recording *recording, const Share *share, double *points, double *weights) {
+    double *rows = malloc(sizeof(double) * (size_t)(3 * share->many));
+    int64_t *places = malloc(sizeof(int64_t) * (size_t)share->many), *order = malloc(sizeof(int64_t) * (size_t)share->many);
+    int got = rows && places && order;
+    for (int64_t i = 0, found = 0; got && i < recording->many && found < share->many; i++) {
+        if (recording->rising[i] != share->polarity) continue;
+        memcpy(rows + 3 * found, recording->points + 3 * i, sizeof(double) * 3);
+        places[found++] = i;
+    }
+    got = got && follow_curve(rows, share->many, order) == 0;
+    for (int64_t i = 0; got && i < share->many; i++) {
+        for (int64_t axis = 0; axis < 3; axis++) points[axis * share->many + i] = rows[3 * order[i] + axis];
+        weights[i] = recording->weights[places[order[i]]];
+    }
+    free(rows), free(places), free(order);
+    return got;
+}
+
+static void *cluster_share(void *part) {
+    Share *share = ((Part *)part)->share;
+    double *points = malloc(sizeof(double) * (size_t)(3 * share->many)), *weights = malloc(sizeof(double) * (size_t)share->many);
+    share->done = -1;
+    if (points && weights && arrange(((Part *)part)->recording, share, points, weights))
+        share->done = choose(points, weights, share->many, share->seeds, share->batch, share->random, share->share,
+                             share->at_once, share->centres);
+    if (share->done > 0 && iterate(points, weights, share->many, share->centres, share->done, share->iterations,
+                                   share->tolerance, share->counts) < 0)
+        share->done = -1;
+    free(points), free(weights);
+    return NULL;
+}
+
+/* A whole recording in one call: arrange, choose and iterate the events of each polarity, with `side_by_side` the first of
+   two in a thread of its own. Threads of Python would wait for each other between its calls. */
+EXPORT void cluster(const Recording *recording, Share *shares, int64_t number, int64_t side_by_side) {
+    Part parts[2] = {{recording, shares}, {recording, shares + number - 1}};
+    pthread_t thread;
+    const int apart = side_by_side && number == 2 && pthread_create(&thread, NULL, cluster_share, parts) == 0;
+    if (number == 2 && !apart) cluster_share(parts);
+    cluster_share(parts + 1);
+    if (apart) pthread_join(thread, NULL);
+}
+
 /* `compiled_engine.py` compares this with its own number: raise both when the arguments of a function change. */
-EXPORT int64_t interface(void) { return 2; }
+EXPORT int64_t interface(void) { return 3; }
 
 /* Python builds and finds the library as a module; its functions are called through ctypes, which releases the GIL. */
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "event2vec.clustering._compiled_engine", NULL, 0, NULL, NULL, NULL, NULL, NULL};

@@ -2,19 +2,20 @@
 
 import ctypes
 import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from numpy.typing import NDArray
 
 from event2vec.clustering.engine import AT_ONCE, Cloud
 from event2vec.mersenne import Generator, draw_seed
 
-INTERFACE = 2  # version of the functions in C; an earlier installation may have left another one
+INTERFACE = 3  # version of the functions in C; an earlier installation may have left another one
 MANY = 2**31  # more iterations than anyone would wait for
-SPREAD = np.array([sum((number >> bit & 1) << 3 * bit for bit in range(10)) for number in range(1024)], np.uint32)
 
 
 @cache
@@ -33,7 +34,9 @@ def library() -> ctypes.CDLL | None:
     compiled.prune.argtypes = [*points, array, whole, whole, whole]
     compiled.iterate.argtypes = [*points, array, whole, whole, ctypes.c_double, array]
     compiled.choose.argtypes = [*points, whole, whole, ctypes.c_uint64, whole, whole, array]
-    for function in (compiled.seed, compiled.prune, compiled.iterate, compiled.choose):
+    compiled.follow_curve.argtypes = [array, whole, array]
+    compiled.cluster.argtypes, compiled.cluster.restype = [array, array, whole, whole], None
+    for function in (compiled.seed, compiled.prune, compiled.iterate, compiled.choose, compiled.follow_curve):
         function.restype = whole
     return compiled
 
@@ -93,8 +96,77 @@ def _copy_columns(rows: Float[NDArray[Any], "k 3"]) -> Float[NDArray[Any], "3 k"
 
 def along_curve(points: Float[NDArray[Any], "n 3"]) -> Int64[NDArray[Any], " n"]:
     """An order of points in the unit cube that keeps neighbours together: a Z-order curve."""
-    x, y, t = (points * 1023).astype(np.uint16).T
-    code = SPREAD[x] << 2 | SPREAD[y] << 1 | SPREAD[t]
-    # numpy sorts 16-bit numbers by counting, which is faster.
-    order = np.argsort(code.astype(np.uint16), kind="stable")
-    return order[np.argsort((code >> 16).astype(np.uint16)[order], kind="stable")]
+    rows, order = np.ascontiguousarray(points, np.float64), np.empty(len(points), np.int64)
+    compiled = library()
+    assert compiled is not None
+    if compiled.follow_curve(rows.ctypes.data, len(rows), order.ctypes.data) < 0:
+        raise MemoryError(f"not enough memory to cluster {len(points)} events")
+    return order
+
+
+class _Recording(ctypes.Structure):
+    """As in C."""
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_void_p) for name in ("points", "weights", "rising")),
+        ("many", ctypes.c_int64),
+    ]
+
+
+class _Share(ctypes.Structure):
+    """As in C."""
+
+    _fields_: ClassVar = [
+        *((name, ctypes.c_int64) for name in ("polarity", "many", "seeds", "batch", "share", "at_once", "iterations")),
+        ("random", ctypes.c_uint64),
+        ("tolerance", ctypes.c_double),
+        ("centres", ctypes.c_void_p),
+        ("counts", ctypes.c_void_p),
+        ("done", ctypes.c_int64),
+    ]
+
+
+@dataclass(frozen=True)
+class Task:
+    """The events of one polarity: how many they are, and how many seeds and centres to make of them, drawn how."""
+
+    polarity: bool
+    many: int
+    seeds: int
+    share: int
+    batch: int
+    generator: Generator
+
+
+def cluster_polarities(
+    points: Float[NDArray[Any], "n 3"],
+    weights: Float[NDArray[Any], " n"],
+    rising: Bool[NDArray[Any], " n"],
+    tasks: Sequence[Task],
+    iterations: int,
+    tolerance: float,
+    side_by_side: bool,
+) -> list[tuple[Float[NDArray[Any], "k 3"], Float[NDArray[Any], " k"]]]:
+    """What `choose` and then `iterate` give for each polarity, to the bit, in one call for the whole recording."""
+    points, weights = np.ascontiguousarray(points, np.float64), np.ascontiguousarray(weights, np.float64)
+    rising = np.ascontiguousarray(rising, np.bool_)
+    centres = [np.empty(3 * task.seeds) for task in tasks]
+    counts = [np.zeros(task.share) for task in tasks]
+    shares = (_Share * len(tasks))()
+    for share, task, each, count in zip(shares, tasks, centres, counts, strict=True):
+        share.polarity, share.many, share.share, share.seeds = task.polarity, task.many, task.share, task.seeds
+        share.batch, share.at_once, share.iterations = min(task.batch, task.seeds), AT_ONCE, min(iterations, MANY)
+        share.random, share.tolerance = draw_seed(task.generator), tolerance
+        share.centres, share.counts = each.ctypes.data, count.ctypes.data
+    addresses = (points.ctypes.data, weights.ctypes.data, rising.ctypes.data)
+    recording = _Recording(*addresses, len(weights))
+    compiled = library()
+    assert compiled is not None
+    compiled.cluster(ctypes.byref(recording), shares, len(tasks), side_by_side)
+    if any(share.done < 0 for share in shares):
+        raise MemoryError(f"not enough memory to cluster {len(weights)} events")
+    kept = [share.done for share in shares]
+    return [
+        (each[: 3 * number].reshape(3, number).T, count[:number])
+        for each, count, number in zip(centres, counts, kept, strict=True)
+    ]

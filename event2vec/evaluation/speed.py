@@ -23,7 +23,7 @@ from event2vec.evaluation.accuracy import deviation
 from event2vec.events import EventBatch, Events
 from event2vec.machine.devices import CPU, Compute
 from event2vec.machine.workers import end_with_parent
-from event2vec.model.attention import Bidirectional
+from event2vec.model.backbone import Block
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 
 Batch = TypeVar("Batch")
@@ -141,12 +141,12 @@ class Split:
 
     sampling: float  # making clusters, or drawing events
     embedding: float
-    attention: float  # with its projections
-    rest: float  # feed-forward layers, norms, head, and all between
+    blocks: float  # attention and feed-forward layers, which are one call for a short recording
+    rest: float  # positions, head, and all between
 
     @property
     def total(self) -> float:
-        return self.sampling + self.embedding + self.attention + self.rest
+        return self.sampling + self.embedding + self.blocks + self.rest
 
     def facts(self) -> dict[str, float | int]:
         return {"total ms": self.total} | {f"{name} ms": value for name, value in asdict(self).items()}
@@ -155,8 +155,8 @@ class Split:
 def split_answer(model: Event2VecClassifier, recording: Events, rounds: int = ANSWERS) -> Split:
     """What each part of one answer on a CPU takes, in the fastest of several rounds."""
     model.eval()
-    attention = [part for part in model.modules() if isinstance(part, Bidirectional)]
-    parts: dict[str, Sequence[nn.Module]] = {"embedding": [model.embed], "attention": attention}
+    blocks = [part for part in model.modules() if isinstance(part, Block)]
+    parts: dict[str, Sequence[nn.Module]] = {"embedding": [model.embed], "blocks": blocks}
     model.predict(recording)
     splits = []
     for _ in range(rounds):

@@ -5,9 +5,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from event2vec.model.attention import Bidirectional, build_attention
+from event2vec.model import compiled_block
+from event2vec.model.attention import Bidirectional, ForgettingDirection, build_attention
 from event2vec.model.config import ModelConfig
-from event2vec.model.norm import LayerNorm
+from event2vec.model.norm import LayerNorm, usual
 from event2vec.model.relative import Rotations, build_rotations
 from event2vec.model.rows import Rows
 
@@ -32,10 +33,29 @@ class Block(nn.Module):
         rows: Rows,
         generator: torch.Generator | None = None,
     ) -> Float[Tensor, "batch length dim"]:
+        if generator is None and (answer := self._think_at_once(tokens, rows)) is not None:
+            return answer
         seen = drop_branch(self.attention(tokens, rows), self.drop_path, generator)
         tokens = self.attention_norm(tokens, seen)
         thought = drop_branch(self.narrow(F.relu(self.widen(tokens), inplace=True)), self.drop_path, generator)
         return self.feed_norm(tokens, thought)
+
+    def _think_at_once(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> Tensor | None:
+        """By one call of compiled code; None where it cannot, or where somebody watches a part of the block."""
+        (direction, *others), norms = self.attention.directions, (self.attention_norm, self.feed_norm)
+        if torch.is_grad_enabled() or others or not isinstance(direction, ForgettingDirection):
+            return None
+        linears = direction.project_all, self.attention.output, self.widen, self.narrow
+        if any(
+            part._forward_hooks or part._forward_pre_hooks for part in (self.attention, direction, *linears, *norms)
+        ):
+            return None
+        after_attention, after_feed = ((norm.weight, norm.bias) for norm in norms)
+        feed = self.widen.weight, self.narrow.weight
+        weights = [*direction.weights(), self.attention.output.weight, *after_attention, *feed, *after_feed]
+        if not compiled_block.serves(tokens, rows.rotation, weights, direction.width) or not usual(norms):
+            return None
+        return compiled_block.think(tokens, rows.counts, rows.rotation, weights, direction.width)
 
 
 def drop_branch(

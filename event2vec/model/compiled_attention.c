@@ -513,9 +513,10 @@ EXPORT int64_t learn(const Job *job) {
 #include "compiled_times.h"
 #include "compiled_places.h"
 #include "compiled_neighbourhood.h"
+#include "compiled_block.h"
 
 /* What `compiled_attention.py` compares with its own: raise both when the arguments of a function change. */
-EXPORT int64_t interface(void) { return 5; }
+EXPORT int64_t interface(void) { return 6; }
 
 #if !defined(WITHOUT_PYTHON)
 /* Python builds and finds the library as a module; its functions are called through ctypes, which releases the GIL. */

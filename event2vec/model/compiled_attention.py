@@ -19,11 +19,11 @@ from torch.autograd.function import once_differentiable
 from event2vec.errors import Event2VecError
 from event2vec.model.rotation import rotate_back
 
-INTERFACE = 5  # of the functions in C; a library of another one may be left from an earlier installation
+INTERFACE = 6  # of the functions in C; a library of another one may be left from an earlier installation
 WIDEST = 128  # channels of a head
 FUNCTIONS = [
     *("variants", "attend", "learn", "project", "project_back"),
-    *("norm", "norm_back", "convolve", "convolve_back", "look_around", "embed_places"),
+    *("norm", "norm_back", "convolve", "convolve_back", "look_around", "embed_places", "think"),
 ]
 BEFORE, BOTH = 1, 3  # directions: what was before each event, and also what comes after it
 

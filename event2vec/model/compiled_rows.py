@@ -92,7 +92,7 @@ def _call_heads(name: str, width: int, parts: list[Any]) -> None:
     """As `Projection` in `compiled_rows.h` has them."""
     _, projected, _, key_norm, forget_bias, *_ = parts
     batch, length, _ = projected.shape
-    _call(name, [batch * length, len(forget_bias), len(key_norm) // width, width], parts)
+    call(name, [batch * length, len(forget_bias), len(key_norm) // width, width], parts)
 
 
 def layer_norm(rows: Tensor, added: Tensor | None, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
@@ -128,7 +128,7 @@ def _call_norm(name: str, relu: bool, parts: list[Any]) -> None:
     """As `Norm` in `compiled_rows.h` has them."""
     rows, _, weight, *_ = parts
     width = len(weight)
-    _call(name, [rows.numel() // width, width, int(relu)], parts)
+    call(name, [rows.numel() // width, width, int(relu)], parts)
 
 
 def convolve(intervals: Tensor, valid: Tensor, layers: Sequence[Tensor], dim: int) -> Tensor:
@@ -137,7 +137,7 @@ def convolve(intervals: Tensor, valid: Tensor, layers: Sequence[Tensor], dim: in
     if torch.is_grad_enabled() and any(part.requires_grad for part in layers):
         return _Convolutions.apply(dim, *parts)  # type: ignore[no-untyped-call]
     times = intervals.new_empty(*intervals.shape, dim)
-    _call("convolve", [*intervals.shape, dim], [*parts, times, *[None] * 10])
+    call("convolve", [*intervals.shape, dim], [*parts, times, *[None] * 10])
     return times
 
 
@@ -145,7 +145,7 @@ class _Convolutions(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dim: int, *parts: Tensor) -> Tensor:
         times = parts[1].new_empty(*parts[1].shape, dim)
-        _call("convolve", [*parts[1].shape, dim], [*parts, times, *[None] * 10])
+        call("convolve", [*parts[1].shape, dim], [*parts, times, *[None] * 10])
         ctx.save_for_backward(*parts)
         return times
 
@@ -154,7 +154,7 @@ class _Convolutions(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         parts, gradient = ctx.saved_tensors, gradients[0].contiguous()
         changes = [torch.empty_like(part) for part in parts[2:]]
-        _call("convolve_back", [*gradient.shape], [*parts, None, gradient, *changes])
+        call("convolve_back", [*gradient.shape], [*parts, None, gradient, *changes])
         return None, None, None, *changes
 
 
@@ -162,7 +162,7 @@ def embed_places(where: Tensor, layers: Sequence[Tensor], dim: int) -> Tensor:
     """(..., dim): phi of (..., 3); `layers` are matrix, weight and bias of the norm of each. Without gradients."""
     parts = [where.contiguous(), *(part.contiguous() for part in layers)]
     places = where.new_empty(*where.shape[:-1], dim)
-    _call("embed_places", [where.numel() // 3, dim], [*parts, places])
+    call("embed_places", [where.numel() // 3, dim], [*parts, places])
     return places
 
 
@@ -170,10 +170,10 @@ def look_around(batch: EventBatch, hidden: Tensor | None, grid: list[int], aroun
     """Into `around`: ln(1 + c) of `neighbourhood.see_around`. `grid`: side, bins, reach and width, as in C."""
     columns = [batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid, hidden]
     columns = [None if column is None else column.contiguous() for column in columns]
-    _call("look_around", [*batch.x.shape, batch.sensor.width, batch.sensor.height, *grid], [*columns, around])
+    call("look_around", [*batch.x.shape, batch.sensor.width, batch.sensor.height, *grid], [*columns, around])
 
 
-def _call(name: str, numbers: list[int], parts: list[Any]) -> None:
+def call(name: str, numbers: list[int], parts: list[Any]) -> None:
     """Numbers first, then how to run, then addresses. Other Python threads run meanwhile."""
     numbers += [compiled_attention.variant(), torch.get_num_threads(), compiled_attention.team()]
     numbers += [0 if part is None else part.data_ptr() for part in parts]

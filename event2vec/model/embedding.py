@@ -20,7 +20,7 @@ from event2vec.model import compiled_rows
 from event2vec.model.config import ModelConfig
 from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 from event2vec.model.neighbourhood import Neighbourhood
-from event2vec.model.norm import LayerNorm
+from event2vec.model.norm import LayerNorm, usual
 from event2vec.sensor import Sensor
 
 
@@ -145,11 +145,6 @@ class ConvolutionalTemporal(nn.Module):
         when = self.norms[0](convolve(when, self.kernels[0]))
         when = self.norms[1](convolve(when * real, self.kernels[1]))
         return self.norms[2](convolve(when * real, self.kernels[2]))
-
-
-def usual(norms: Iterable[LayerNorm]) -> bool:
-    """Whether all norms have the one epsilon of compiled code."""
-    return all(norm.eps == compiled_rows.EPSILON for norm in norms)
 
 
 def convolve(

@@ -1,5 +1,7 @@
 """LayerNorm of every part of the network, with what comes right before and after it."""
 
+from collections.abc import Iterable
+
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -26,3 +28,8 @@ class LayerNorm(nn.LayerNorm):
         """Whether compiled code, which broadcasts nothing and has one epsilon, can take this."""
         same = added is None or added.shape == rows.shape
         return same and rows.shape[-1] == self.width and self.eps == compiled_rows.EPSILON
+
+
+def usual(norms: Iterable[LayerNorm]) -> bool:
+    """Whether all norms have the one epsilon of compiled code."""
+    return all(norm.eps == compiled_rows.EPSILON for norm in norms)
