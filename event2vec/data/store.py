@@ -1,4 +1,7 @@
-"""EventStore: what training reads. Recordings as memory-mapped columns on disk."""
+"""EventStore: what training reads. Recordings as memory-mapped columns on disk.
+
+torch is imported only where recordings are read: worker processes that prepare a store write numpy arrays.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,10 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Int64
 from numpy.typing import NDArray
-from torch import Tensor
 
 from event2vec.data.addresses import is_address
 from event2vec.data.remote import address_of, local_folder
@@ -32,7 +33,8 @@ from event2vec.data.store_writer import StoreWriter
 from event2vec.data.uniform import draw_positions
 from event2vec.data.windows import Windows
 from event2vec.errors import Event2VecError, FileError
-from event2vec.events import COLUMNS, EventBatch, Events
+from event2vec.events import COLUMNS, EventBatch, Events, as_array
+from event2vec.mersenne import Generator
 from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.settings import build_settings
@@ -140,13 +142,13 @@ class EventStore:
         row = self._row(index)
         return int(self.offsets[row + 1] - self.offsets[row])
 
-    def sample(self, index: int, length: int, generator: torch.Generator) -> tuple[Events, int]:
+    def sample(self, index: int, length: int, generator: Generator) -> tuple[Events, int]:
         """Like `sample_uniform(store[index], ...)`, but reads only the events that are kept."""
         row = self._row(index)
         first, count = int(self.offsets[row]), int(self.offsets[row + 1] - self.offsets[row])
         if count <= length:
             return self[index]
-        positions = draw_positions(count, length, generator).cpu().numpy()
+        positions = as_array(draw_positions(count, length, generator))
         return self._take(row, positions + first), int(self.all_labels[row])
 
     @property
@@ -276,6 +278,8 @@ class EventStore:
         except ValueError as error:
             recording = f"recording {row} ({shorten(self.all_sources[row])})"
             raise FileError(self.folder, f"is a damaged store: {recording} has {error}. {PREPARE_AGAIN}") from None
+        import torch
+
         return Events(
             torch.from_numpy(x.astype(np.float32)),
             torch.from_numpy(y.astype(np.float32)),
@@ -287,7 +291,7 @@ class EventStore:
         )
 
 
-def read_together(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
+def read_together(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Any, " batch"]]:
     """Whole recordings of stores that share their files, padded, and their labels: each column is read only once."""
     store = recordings[0][0]
     rows = np.array([each._row(index) for each, index in recordings])
@@ -306,11 +310,15 @@ def read_together(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBa
     columns = (x.astype(np.float32), y.astype(np.float32), t.astype(np.int64), p.astype(np.bool_), rho)
     if not valid.all():
         columns = tuple(column * valid for column in columns)
+    import torch
+
     x, y, t, p, rho = map(torch.from_numpy, columns)
     return EventBatch(x, y, t, p, rho, torch.from_numpy(valid), store.sensor), torch.from_numpy(store.all_labels[rows])
 
 
-def _read_one_by_one(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Tensor, " batch"]]:
+def _read_one_by_one(recordings: Sequence[tuple[EventStore, int]]) -> tuple[EventBatch, Int64[Any, " batch"]]:
+    import torch
+
     events, labels = zip(*(store[index] for store, index in recordings), strict=True)
     return EventBatch.pad(events), torch.tensor(labels)
 
