@@ -101,10 +101,9 @@ def test_a_stop_at_any_step_changes_nothing(store, whole, tmp_path, step):
 
 @pytest.mark.parametrize("epoch", [1, 3])
 @pytest.mark.parametrize("place", ["validation", "epoch"])
-def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypatch, epoch, place):
+def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, whole, tmp_path, monkeypatch, epoch, place):
     """Where a checkpoint by steps falls on the last step of an epoch, and the stop comes after it."""
     recipe = replace(RECIPE, training=replace(RECIPE.training, checkpoint_steps=6))
-    Run.start(recipe, store, tmp_path / "whole", "train")
     validate = Learner.validation_step
 
     class Stopper(Watch):
@@ -123,9 +122,9 @@ def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypa
         Run.start(recipe, store, tmp_path / "stopped", "train", progress=Stopper())
     monkeypatch.setattr(Learner, "validation_step", validate)
     Run.open(tmp_path / "stopped").resume()
-    assert_same_networks(tmp_path / "whole", tmp_path / "stopped")
+    assert_same_networks(whole, tmp_path / "stopped")
     same = ("epoch", "step", "train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "learning_rate")
-    for one, other in zip(*(read_rows(tmp_path / run / "metrics.csv") for run in ("whole", "stopped")), strict=True):
+    for one, other in zip(*(read_rows(run / "metrics.csv") for run in (whole, tmp_path / "stopped")), strict=True):
         assert [one[name] for name in same] == [other[name] for name in same]
 
 
