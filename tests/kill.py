@@ -161,7 +161,7 @@ def measure(verb: Verb, trial: Path) -> tuple[dict[str, str], Times]:
     return verb.results(trial), Times(*times)
 
 
-def wait_for_file(process: subprocess.Popen[bytes], pattern: str) -> None:
+def wait_for_file(process: Process, pattern: str) -> None:
     """Until the command has made a file of this name, or has ended."""
     trial = Path(f"/proc/{process.pid}/cwd").resolve()
     while process.poll() is None and not any(trial.glob(pattern)):
