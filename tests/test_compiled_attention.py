@@ -1,7 +1,5 @@
 """Compiled attention against the written-out definition in float64: values, gradients, edges, threads, instructions."""
 
-import subprocess
-import sys
 import warnings
 from functools import cache
 
@@ -9,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import Team
+from processes import run_python
 
 from event2vec import Event2VecError
 from event2vec.model import compiled_attention
@@ -407,4 +406,4 @@ for one, other in zip(*(torch.autograd.grad(f(*parts).sum(), (q, k, v, gates))
 @pytest.mark.slow
 def test_the_operator_can_be_compiled_and_exported():
     """In a process of its own: the checks of shapes that tests run with cannot be compiled."""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", OPERATOR], check=True, timeout=900)
+    run_python("-c", OPERATOR, check=True)

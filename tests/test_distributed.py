@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from processes import SECONDS_TO_END, run_python, run_two
 from trainings import RECIPE, make_store
 
 from event2vec import Event2VecError
@@ -21,8 +22,7 @@ def store(tmp_path_factory):
 def test_more_devices_than_a_run_was_started_on_are_one_line(store, tmp_path):
     run = tmp_path / "run"
     Run.start(RECIPE.with_settings({"training.epochs": 1}), store, run)
-    command = [sys.executable, "-m", "event2vec", "train", "--resume", str(run), "--trainer.devices", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = run_python("-m", "event2vec", "train", "--resume", run, "--trainer.devices", "2")
     assert done.returncode == 2
     assert done.stderr == "event2vec: the run was started on 1 device and must be resumed on as many, got 2\n"
 
@@ -56,12 +56,11 @@ def test_two_processes_train_as_one_with_the_doubled_batch(store, tmp_path):
     recipe = recipe.with_settings({"model.drop_path": 0.0})
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
     common = ["train", tmp_path / "recipe.yaml", "--data", store.folder]
-    one = [sys.executable, "-m", "event2vec", *common, "--out", tmp_path / "one", "--training.batch", "8"]
+    run_python("-m", "event2vec", *common, "--out", tmp_path / "one", "--training.batch", "8", check=True)
     two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     two += ["-m", "event2vec", *common, "--out", tmp_path / "two", "--trainer.devices", "auto"]
-    for command in (one, two):
-        done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr
+    done = subprocess.run(list(map(str, two)), check=False, capture_output=True, text=True, timeout=SECONDS_TO_END)
+    assert done.returncode == 0, done.stderr
     rows = [read_rows(tmp_path / run / "metrics.csv") for run in ("one", "two")]
     assert len(rows[0]) == 3
     for alone, shared in zip(*rows, strict=True):
@@ -72,10 +71,8 @@ def test_two_processes_train_as_one_with_the_doubled_batch(store, tmp_path):
 @pytest.mark.slow
 def test_what_one_of_two_processes_meets_in_training_is_not_lost(store, tmp_path):
     (tmp_path / "recipe.yaml").write_text(RECIPE.with_settings({"training.learning_rate": 1e30}).to_yaml())
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "event2vec", "train", tmp_path / "recipe.yaml", "--data", store.folder]
-    command += ["--out", tmp_path / "run", "--trainer.devices", "auto"]
-    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
+    train = ("train", tmp_path / "recipe.yaml", "--data", store.folder, "--out", tmp_path / "run")
+    done = run_two("-m", "event2vec", *train, "--trainer.devices", "auto")
     assert done.returncode != 0
     said = [line for line in done.stderr.splitlines() if line.startswith("event2vec: ")]
     assert any(
@@ -109,7 +106,5 @@ def test_a_run_begins_when_its_last_process_is_there(store, tmp_path):
     """A slow process would take what the first has written for a run that was stopped, and resume it."""
     (tmp_path / "recipe.yaml").write_text(RECIPE.with_settings({"trainer.devices": "auto"}).to_yaml())
     (tmp_path / "late.py").write_text(LATE)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [tmp_path / "late.py", tmp_path / "recipe.yaml", store.folder, tmp_path / "run"]
-    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
+    done = run_two(tmp_path / "late.py", tmp_path / "recipe.yaml", store.folder, tmp_path / "run")
     assert done.returncode == 0, done.stderr

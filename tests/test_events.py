@@ -1,7 +1,5 @@
 """Events and batches keep what they promise, whatever goes in."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +9,7 @@ from conftest import assert_same
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from processes import run_python
 
 from event2vec import EventBatch, Events, Sensor, read_events
 from event2vec.events import COLUMNS
@@ -146,7 +145,7 @@ assert keep(batch) == 8
 
 def test_a_batch_compiles_without_breaks():
     """In a process of its own: the checks of shapes that tests run with cannot be compiled."""
-    subprocess.run([sys.executable, "-c", COMPILED], check=True, timeout=900)
+    run_python("-c", COMPILED, check=True)
 
 
 def test_a_batch_of_two_sensors_or_none_is_refused(make_events):

@@ -1,14 +1,13 @@
 """Experiments: every row of the paper's tables can be built, and nothing is trained twice."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 import torch
 from conftest import SMALL, assert_same, make_recording
+from processes import run_two
 
 from event2vec import Event2VecError, EventStore, Recipe, build_model, cluster_events, load_model, load_recipe
 from event2vec.documents import EXPERIMENTS
@@ -249,19 +248,9 @@ def test_only_the_first_of_two_processes_judges_and_prints(small, tmp_path):
     """Launched together they train together, row after row; the second leaves all files to the first."""
     recipe = Recipe().with_settings(SETTINGS | {"model.pooling": False, "training.batch": 2})
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += [
-        "-m",
-        "event2vec",
-        "experiment",
-        "sharing",
-        "--recipe",
-        tmp_path / "recipe.yaml",
-        "--data",
-        small.folder,
-    ]
+    command = ["experiment", "sharing", "--recipe", tmp_path / "recipe.yaml", "--data", small.folder]
     command += ["--pretrain", tmp_path / "recipe.yaml", "--seeds", "1", "--out", tmp_path / "out", "--device", "cpu"]
-    done = subprocess.run(list(map(str, command)), check=False, capture_output=True, text=True, timeout=600)
+    done = run_two("-m", "event2vec", *command)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Weights of the two directions") == 1
     results = [line for line in done.stderr.splitlines() if "shared, seed 0: " in line]

@@ -4,8 +4,6 @@
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 import torch
 from conftest import assert_same
 from golden.make import FOLDER, answer, digest
+from processes import run_python
 
 from event2vec import Classifier, EventStore, load_model, read_events, write_events
 from event2vec.clustering.compiled_engine import library
@@ -36,10 +35,7 @@ def measured() -> Any:
     """Trained in a process of its own, on one thread: what other tests set must not reach it."""
     if library() is None or compiled_attention.library() is None:
         pytest.skip("without its compiled parts event2vec gives other last bits, and the golden ones were compiled")
-    command = [sys.executable, str(FOLDER / "make.py"), "--show"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(run_python(FOLDER / "make.py", "--show", check=True).stdout)
 
 
 def numbers(facts: Any) -> Iterator[float]:

@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from kill import VERBS, compare, kill_once, make_common, measure, wait_for_file
+from kill import VERBS, compare, kill_once, make_common, measure, start_forked, wait_for_file
 from processes import NEEDS_PROC
 
 pytestmark = [pytest.mark.slow, NEEDS_PROC]
@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.slow, NEEDS_PROC]
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("kill")
     make_common(root, with_run=False)
-    return root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kill.start", start_forked)
+        yield root
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from processes import run_python
+
 TUNED = """
 import numpy as np, torch
 from event2vec.machine.cpu import flush_denormals, tune_cpu
@@ -20,7 +22,7 @@ cKDTree(np.array([[0.0]] * 15 + [[2.0]] * 5)).query([[1.0]])
 
 
 def test_only_torch_flushes_denormals_and_only_where_it_is_asked_to():
-    subprocess.run([sys.executable, "-c", TUNED], check=True, timeout=900)
+    run_python("-c", TUNED, check=True)
 
 
 THREADS = """
@@ -35,7 +37,7 @@ assert halved[-1] == 0, "a thread of torch's own does the last"
 
 
 def test_torchs_own_threads_flush_denormals():
-    subprocess.run([sys.executable, "-c", THREADS], check=True, timeout=900)
+    run_python("-c", THREADS, check=True)
 
 
 ALONE = """
@@ -66,7 +68,7 @@ assert (threads, torch.get_num_threads()) == ([1], 2), "a short recording is ans
 
 
 def test_short_recordings_are_answered_on_the_calling_thread_alone():
-    subprocess.run([sys.executable, "-c", ALONE], check=True, timeout=900)
+    run_python("-c", ALONE, check=True)
 
 
 ORDER = """

@@ -1,13 +1,12 @@
 """The network as a whole: sizes to the unit, answers that nothing but the events changes, and backends."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import SMALL, randomise
+from processes import run_python
 
 from event2vec import (
     Event2VecError,
@@ -119,8 +118,7 @@ torch.save(found, sys.argv[2])
 """
     answers = []
     for threads in (1, 3):
-        command = [sys.executable, "-c", script, str(threads), str(tmp_path / f"{threads}.pt")]
-        subprocess.run(command, check=True, cwd=Path(__file__).parent, timeout=900)
+        run_python("-c", script, threads, tmp_path / f"{threads}.pt", folder=Path(__file__).parent, check=True)
         answers.append(torch.load(tmp_path / f"{threads}.pt"))
     for others in answers[1:]:
         assert all(torch.equal(one, other) for one, other in zip(answers[0], others, strict=True))
@@ -347,7 +345,7 @@ def test_the_type_of_the_weights_is_followed(tiny, make_events, dtype):
 @pytest.mark.slow
 def test_compile_and_export():
     """In a process of its own: the checks of shapes that tests run with cannot be compiled."""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", BACKENDS], check=True, timeout=900)
+    run_python("-c", BACKENDS, check=True)
 
 
 def test_plain_tensors_give_the_same_answer(tiny, make_events):

@@ -27,6 +27,7 @@ from event2vec import (
     open_dataset,
     write_events,
 )
+from event2vec.clustering.compiled_engine import library
 from event2vec.data.datasets import open_splits
 from event2vec.data.prepare import prepare
 from event2vec.errors import Event2VecWarning
@@ -83,6 +84,28 @@ def test_a_store_holds_every_recording_in_order(root, tmp_path):
     assert progress.seen == list(range(17))
     assert report.rejected == ()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("store", ".store"))] == ["store"]
+
+
+PART = """
+import sys
+from pathlib import Path
+from event2vec.data.clusters import Clusters
+from event2vec.clustering.compiled_engine import library
+from event2vec.data.datasets import open_splits
+from event2vec.data.parts import cut_into_parts
+from event2vec.data.prepare import _start_worker, _write_number
+parts = cut_into_parts(open_splits("folder", sys.argv[1]), Path(sys.argv[2]), Clusters(8))
+_start_worker(parts)
+assert all(_write_number(number) == len(part) for number, part in enumerate(parts))
+assert "torch" not in sys.modules
+"""
+
+
+def test_a_worker_needs_no_torch(root, tmp_path):
+    """It would take each of them a second and 180 MB."""
+    if library() is None:
+        pytest.skip("without its compiled part event2vec clusters with torch")
+    subprocess.run([sys.executable, "-c", PART, root, tmp_path / "parts"], check=True, timeout=SECONDS_TO_END)
 
 
 def test_the_number_of_workers_changes_nothing(root, tmp_path, monkeypatch):

@@ -2,8 +2,6 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_recording
+from processes import run_python
 from streams import PATIENCE
 
 import event2vec
@@ -194,8 +193,7 @@ report.report(Path(sys.argv[1]), Path(sys.argv[2]), repeats=1)
 
 def test_a_process_that_dies_late_leaves_what_it_had_found(run, tmp_path):
     page = tmp_path / "report.html"
-    done = subprocess.run([sys.executable, "-c", CRASH, run, page], capture_output=True, check=False, timeout=900)
-    assert done.returncode < 0
+    assert run_python("-c", CRASH, run, page).returncode < 0
     text = page.read_text("utf-8")
     assert text.count("<img") == 3
     assert text.count("Not made yet.") == 2

@@ -2,8 +2,7 @@
 
 import os
 import shutil
-import subprocess
-import sys
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import SMALL, make_recording
+from processes import run_python
 from trainings import RECIPE, StopAt, Stopped, Watch, accumulated, assert_same_networks, make_store
 
 from event2vec import Event2VecError, EventStore, Sampling, load_model
@@ -82,14 +82,9 @@ def test_a_killed_run_ends_with_the_same_weights(store, whole, tmp_path):
     """
     (tmp_path / "recipe.yaml").write_text(replace(RECIPE, data=DataConfig(workers=2)).to_yaml())
     (tmp_path / "killed.py").write_text(KILLED)
-
-    def process(*arguments):
-        command = [sys.executable, "-W", "ignore", tmp_path / "killed.py", *map(str, arguments)]
-        return subprocess.run(command, check=False, capture_output=True, timeout=900).returncode
-
-    killed = tmp_path / "killed"
-    assert process("start", killed, 11, tmp_path / "recipe.yaml", store.folder) == -9
-    assert process("resume", killed, 0) == 0
+    killed, started = tmp_path / "killed", ("start", tmp_path / "killed", 11, tmp_path / "recipe.yaml", store.folder)
+    assert run_python(tmp_path / "killed.py", *started).returncode == -signal.SIGKILL
+    run_python(tmp_path / "killed.py", "resume", killed, 0, check=True)
     assert_same_networks(whole, killed)
     same = [name for name in read_rows(whole / "metrics.csv")[0] if name not in ("seconds", "data_share")]
     for one, other in zip(*(read_rows(run / "metrics.csv") for run in (whole, killed)), strict=True):
@@ -106,10 +101,9 @@ def test_a_stop_at_any_step_changes_nothing(store, whole, tmp_path, step):
 
 @pytest.mark.parametrize("epoch", [1, 3])
 @pytest.mark.parametrize("place", ["validation", "epoch"])
-def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypatch, epoch, place):
+def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, whole, tmp_path, monkeypatch, epoch, place):
     """Where a checkpoint by steps falls on the last step of an epoch, and the stop comes after it."""
     recipe = replace(RECIPE, training=replace(RECIPE.training, checkpoint_steps=6))
-    Run.start(recipe, store, tmp_path / "whole", "train")
     validate = Learner.validation_step
 
     class Stopper(Watch):
@@ -128,9 +122,9 @@ def test_a_stop_at_the_end_of_an_epoch_changes_nothing(store, tmp_path, monkeypa
         Run.start(recipe, store, tmp_path / "stopped", "train", progress=Stopper())
     monkeypatch.setattr(Learner, "validation_step", validate)
     Run.open(tmp_path / "stopped").resume()
-    assert_same_networks(tmp_path / "whole", tmp_path / "stopped")
+    assert_same_networks(whole, tmp_path / "stopped")
     same = ("epoch", "step", "train_loss", "train_accuracy", "validation_loss", "validation_accuracy", "learning_rate")
-    for one, other in zip(*(read_rows(tmp_path / run / "metrics.csv") for run in ("whole", "stopped")), strict=True):
+    for one, other in zip(*(read_rows(run / "metrics.csv") for run in (whole, tmp_path / "stopped")), strict=True):
         assert [one[name] for name in same] == [other[name] for name in same]
 
 

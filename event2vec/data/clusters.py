@@ -35,6 +35,8 @@ class Clusters:
 
     def make(self, events: Events, split: str) -> Iterator[Events]:
         """The sets of one recording, from different seeds. The first is what predictions use."""
+        if not isinstance(self.engine, BatchedKMeans):  # ours alone needs no tensors
+            events = events.torch()
         for number in range(self.sets if split == "train" or self.everywhere else 1):
             yield self.engine(events, self.count, SEED + number)
 

@@ -1,5 +1,7 @@
 """Parts of a store written side by side: by processes of this machine, or as tasks on a cluster."""
 
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -64,10 +66,11 @@ _ALL_PARTS: list[Part] = []  # in a worker: all parts, so that messages need onl
 
 
 def _start_worker(parts: list[Part]) -> None:
-    import torch
-
+    """One thread for each worker. Most need no torch, which takes a second to load; one that does gets it so too."""
     _ALL_PARTS[:] = parts
-    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def _write_number(number: int) -> int:

@@ -1,4 +1,7 @@
-"""EventStore: what training reads. Recordings as memory-mapped columns on disk."""
+"""EventStore: what training reads. Recordings as memory-mapped columns on disk.
+
+torch is imported only where recordings are read: worker processes that prepare a store write numpy arrays.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from event2vec.columns import as_array
 from event2vec.data.addresses import is_address
 from event2vec.data.remote import local_folder
 from event2vec.data.shards import ShardedColumn
@@ -32,6 +35,7 @@ from event2vec.data.uniform import draw_positions
 from event2vec.data.windows import Windows
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import COLUMNS, Events
+from event2vec.mersenne import Generator
 from event2vec.names import check_class_names, counted, shorten, shown
 from event2vec.sensor import Sensor, SensorLike
 from event2vec.settings import build_settings
@@ -138,13 +142,13 @@ class EventStore:
         row = self.row(index)
         return int(self.offsets[row + 1] - self.offsets[row])
 
-    def sample(self, index: int, length: int, generator: torch.Generator) -> tuple[Events, int]:
+    def sample(self, index: int, length: int, generator: Generator) -> tuple[Events, int]:
         """Like `sample_uniform(store[index], ...)`, but reads only the events that are kept."""
         row = self.row(index)
         first, count = int(self.offsets[row]), int(self.offsets[row + 1] - self.offsets[row])
         if count <= length:
             return self[index]
-        positions = draw_positions(count, length, generator).cpu().numpy()
+        positions = as_array(draw_positions(count, length, generator))
         return self._take(row, positions + first), int(self.all_labels[row])
 
     @property
@@ -278,6 +282,8 @@ class EventStore:
         except ValueError as error:
             recording = f"recording {row} ({shorten(self.all_sources[row])})"
             raise FileError(self.folder, f"is a damaged store: {recording} has {error}. {PREPARE_AGAIN}") from None
+        import torch
+
         return Events(
             torch.from_numpy(x.astype(np.float32)),
             torch.from_numpy(y.astype(np.float32)),

@@ -51,9 +51,9 @@ class StoreWriter:
         """
         if events.sensor != self.sensor:
             raise ValueError(f"{source}: the store is for a sensor of {self.sensor}, got {events.sensor}")
-        self.append_columns(
-            {name: getattr(events, name).cpu().numpy() for name in COLUMNS}, label, split, source, number, group
-        )
+        events = events.arrays()
+        columns = {name: getattr(events, name) for name in COLUMNS}
+        self.append_columns(columns, label, split, source, number, group)
 
     def append_columns(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 from event2vec.data.windows import Windows
 from event2vec.errors import FileError
 from event2vec.events import Events
-from event2vec.io import Recording, read_recording
+from event2vec.io import Recording, decode_recording
 from event2vec.io.folders import find_recordings
 from event2vec.names import check_class_names
 from event2vec.sensor import Sensor
@@ -60,7 +60,7 @@ class Dataset(ABC):
         return len(self.sources)
 
     def __getitem__(self, index: int) -> tuple[Events, int]:
-        return self.read(index).events, self.labels[index]
+        return self.read(index).events.torch(), self.labels[index]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class FileDataset(Dataset):
 
     def read(self, index: int) -> Recording:
         options: dict[str, Any] = {"columns": self.columns, "time_unit": self.time_unit}
-        recording = read_recording(self.paths[index], sensor=self.sensor, **options)
+        recording = decode_recording(self.paths[index], sensor=self.sensor, **options)
         if self.network is None:
             return recording
         return replace(recording, events=recording.on_sensor(self.network), sensor_declared=True)

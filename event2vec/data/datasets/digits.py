@@ -78,7 +78,7 @@ def simulate_digit(picture: NDArray[np.float64], seed: int) -> Events:
         seed=seed,
     )
     x, y, t, p = stream.numpy().astype(np.int64).T
-    return Events.from_arrays(x, y, t, p, sensor=SENSOR)
+    return Events.from_numpy(x, y, t, p, sensor=SENSOR)
 
 
 def _film(picture: NDArray[np.float64]) -> NDArray[np.float32]:
