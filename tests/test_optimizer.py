@@ -214,9 +214,9 @@ def test_the_time_left_is_in_minutes_or_hours(seconds, said):
 
 
 def test_accuracies_are_shown_in_percent_and_losses_with_four_digits():
-    assert _shown("validation_accuracy", 0.98765) == "validation accuracy 98.8%"
-    assert _shown("train_polarity_accuracy", 0.5) == "train polarity accuracy 50.0%"
-    assert _shown("train_loss", 0.123456) == "train loss 0.1235"
+    assert _shown("validation", "accuracy", 0.98765) == "validation accuracy 98.8%"
+    assert _shown("train", "polarity_accuracy", 0.5) == "train polarity accuracy 50.0%"
+    assert _shown("train", "loss", 0.123456) == "train loss 0.1235"
 
 
 @pytest.mark.parametrize(

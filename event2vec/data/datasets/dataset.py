@@ -11,6 +11,7 @@ from event2vec.errors import FileError
 from event2vec.events import Events
 from event2vec.io import Recording, decode_recording
 from event2vec.io.folders import find_recordings
+from event2vec.io.recording import Reading
 from event2vec.names import check_class_names
 from event2vec.sensor import Sensor
 
@@ -93,8 +94,7 @@ class FileDataset(Dataset):
         return self.groups[index] if self.groups else super().group(index)
 
     def read(self, index: int) -> Recording:
-        options: dict[str, Any] = {"columns": self.columns, "time_unit": self.time_unit}
-        recording = decode_recording(self.paths[index], sensor=self.sensor, **options)
+        recording = decode_recording(self.paths[index], Reading(self.sensor, self.columns, self.time_unit))
         if self.network is None:
             return recording
         return replace(recording, events=recording.on_sensor(self.network), sensor_declared=True)
