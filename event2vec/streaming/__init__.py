@@ -219,6 +219,6 @@ def live(
     model = run if isinstance(run, Predictor) else open_predictor(run.folder if isinstance(run, Run) else run)
     length = window if window is not None else trained_window(model).seconds
     check_window(length)
-    opened = open_source(source, model.config.sensor, speed, loop, Reading.of(**reading))
+    opened = open_source(source, model.config.sensor, speed=speed, loop=loop, how=Reading.of(**reading))
     recorder = None if record is None else Recorder(record, opened.sensor, overwrite)
     return Live(model, opened, length, every, min_events, min_confidence, recorder)
