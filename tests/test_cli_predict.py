@@ -354,7 +354,7 @@ def test_windows_of_the_network_or_of_the_call_give_answers_over_time(place, net
 @pytest.mark.parametrize("option", [("--smooth", "hmm"), ("--csv", "a.csv"), ("--smooth-over", "1")])
 def test_a_network_without_windows_asks_for_them(place, option, capsys):
     assert run("predict", "net", "1.npz", *option) == 2
-    wanted = "the network was trained on whole recordings, without windows. Set windows (--window SECONDS)"
+    wanted = "the network was trained on whole recordings, without windows. Set --window"
     assert capsys.readouterr().err == f"event2vec: 1.npz: {wanted}\n"
 
 

@@ -20,7 +20,7 @@ from event2vec.evaluation.calibration import BINS, Calibration
 from event2vec.evaluation.evaluate import Evaluation
 from event2vec.evaluation.figures import attention_maps, embedding_maps
 from event2vec.evaluation.figures.clips import make_answered_clip, make_clip
-from event2vec.evaluation.figures.comparison import GREYS, MARKERS, OURS, Dot, draw_comparison, draw_sweeps
+from event2vec.evaluation.figures.comparison import GREYS, MARKERS, OURS, Dot, Line, draw_comparison, draw_sweeps
 from event2vec.evaluation.figures.confusion import draw_confusion
 from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
 from event2vec.evaluation.figures.reliability import AFTER, BEFORE, draw_reliability
@@ -135,10 +135,10 @@ def test_networks_are_told_apart_by_shape_and_ours_by_colour(figure_of):
 
 
 def test_sweeps_of_several_networks_share_an_axis_with_a_mark_for_each_value(figure_of):
-    sweeps = {
-        "event2vec-0": [Point(64, found(0.5)), Point(128, found(0.75))],
-        "frame_cnn": [Point(32, found(0.25)), Point(128, found(0.5))],
-    }
+    sweeps = [
+        Line("event2vec-0", [Point(64, found(0.5)), Point(128, found(0.75))], ours=True),
+        Line("frame_cnn", [Point(32, found(0.25)), Point(128, found(0.5))]),
+    ]
     (axis,) = figure_of(draw_sweeps, sweeps, "events", PATH, "title").axes
     ours, other = axis.lines
     assert ours.get_xydata().tolist() == [[64, 50], [128, 75]]

@@ -71,7 +71,7 @@ class TestAddresses:
         ["", "Auto", "host", "host:", ":6379", "host:123456", "host:port", "ray://host:6379", "a/b:1", "h:-1"],
     )
     def test_all_else_is_refused_with_what_is_expected(self, address):
-        expected = r"--cluster must be auto \(the cluster of this machine\), local \(this machine alone\) or HOST:PORT"
+        expected = r"`cluster` must be auto \(the cluster of this machine\), local \(this machine alone\) or HOST:PORT"
         with pytest.raises(Event2VecError, match=f"{expected}, got "):
             check_address(address)
 

@@ -93,7 +93,7 @@ from event2vec.data.clusters import Clusters
 from event2vec.clustering.compiled_engine import library
 from event2vec.data.datasets import open_splits
 from event2vec.data.parts import cut_into_parts
-from event2vec.data.prepare import _start_worker, _write_number
+from event2vec.data.part_workers import _start_worker, _write_number
 parts = cut_into_parts(open_splits("folder", sys.argv[1]), Path(sys.argv[2]), Clusters(8))
 _start_worker(parts)
 assert all(_write_number(number) == len(part) for number, part in enumerate(parts))

@@ -49,7 +49,7 @@ def test_settings_of_the_network_are_those_of_the_recipe():
     ("arguments", "message"),
     [
         ((), "RECIPE is required: "),
-        (("folder",), "--data is required: a prepared store"),
+        (("folder",), "`data` is required: a prepared store"),
         (("digits", "--training.epochs", "["), "--training.epochs is not YAML"),
         (("digits", "--training.epochs", "-3"), "training.epochs must be at least 1, got -3"),
     ],

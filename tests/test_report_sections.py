@@ -290,7 +290,7 @@ def test_speed_is_a_table_of_its_facts_and_says_where_it_was_measured(study, mon
     assert [len(events) for events in recordings] == [30, 10], "with all their events"
     assert compute is CPU
     rows = dict(table_of(text)[1:])
-    assert rows == {name: f"{value:,.1f}" for name, value in speed.facts().items()}
+    assert rows == {name: f"{value:,.1f}" for name, value in speed.columns().items()}
     assert rows["preparing ms"] == "1,234.6"
     here = environment()
     machine = f"Measured with torch {here['torch']} with {counted(here['threads'], 'thread')} on {here['machine']}."

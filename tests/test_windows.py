@@ -422,13 +422,13 @@ class TestHints:
     @pytest.mark.parametrize(("longest", "hint"), [(10.0, False), (10.001, True)])
     def test_a_recording_is_far_longer_from_ten_times_the_median_on(self, longest, hint, tmp_path):
         store = self.store(tmp_path / "store", [1.0, 1.0, longest], sources=["x", "y", "z.raw"])
-        wanted = ["z.raw lasts 10 s, most recordings 1 s; --window 1 cuts long ones into many"]
+        wanted = ["z.raw lasts 10 s, most recordings 1 s; a `window` of 1 s cuts long ones into many"]
         assert window_hints(store) == (wanted if hint else [])
 
     def test_the_longest_is_named_and_the_others_are_counted(self, tmp_path):
         store = self.store(tmp_path / "store", [0.5, 0.5, 6, 0.5, 70, 0.5, 8], sources=list("tuvwxyz"))
         assert window_hints(store) == [
-            "x lasts 70 s (and 2 more like it), most recordings 0.5 s; --window 0.5 cuts long ones into many"
+            "x lasts 70 s (and 2 more like it), most recordings 0.5 s; a `window` of 0.5 s cuts long ones into many"
         ]
 
     def test_recordings_of_an_instant_have_no_usual_duration(self, tmp_path):
@@ -440,7 +440,7 @@ class TestHints:
         store = self.store(tmp_path / "store", [1.0] * 6, [5, 0, 1, 2, 3, 3], classes)
         assert window_hints(store) == [
             "4 classes have only one recording: 'f', 'a', 'b' and 1 more. If they are long, cut them into windows "
-            "with --window SECONDS; testing a class needs a second recording"
+            "with `window`; testing a class needs a second recording"
         ]
 
 
@@ -473,7 +473,7 @@ class TestCutting:
         path, windows = self.recording(tmp_path), Windows(window=0.1)
         cut_recording(path, tmp_path, windows)
         with pytest.raises(
-            Event2VecError, match=r"wave\.long: exists already\. Choose another --out or add --overwrite"
+            Event2VecError, match=r"wave\.long: exists already\. Choose another folder, or set `overwrite`"
         ):
             cut_recording(path, tmp_path, windows)
         with pytest.raises(Event2VecError, match="has no window with 99 events or more, so nothing is written"):

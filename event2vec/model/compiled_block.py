@@ -18,10 +18,10 @@ def serves(tokens: Tensor, rotation: Tensor | None, weights: Sequence[Tensor], w
     """Whether the compiled code can do it: no gradients, float32 on a CPU, and vectors of whole eights."""
     return (
         not torch.is_grad_enabled()
+        and compiled_rows.serves(tokens, width, *weights, rotation=rotation)  # first: torch.export notes what is asked
         and 0 < tokens.shape[0] * tokens.shape[1] <= MOST
         and len(weights[7]) % 8 == 0  # of the feed-forward network
         and width <= compiled_attention.WIDEST
-        and compiled_rows.serves(tokens, width, *weights, rotation=rotation)
     )
 
 
