@@ -4,7 +4,11 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import Team, randomise
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+from torch.utils.flop_counter import FlopCounterMode
 
 from event2vec import EventBatch, ModelConfig, build_model
 from event2vec.model import compiled_block
@@ -55,7 +59,7 @@ def calls(monkeypatch):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize(
-    ("dim", "heads", "hidden"), [(64, 2, 128), (16, 2, 8), (192, 6, 384), (24, 1, 40), (128, 1, 72)]
+    ("dim", "heads", "hidden"), [(64, 2, 128), (16, 2, 8), (128, 4, 256), (24, 1, 40), (128, 1, 72)]
 )
 @pytest.mark.parametrize("counts", [(150,), (1,), (7, 1, 5), (40, 0)])
 @torch.no_grad()
@@ -151,6 +155,87 @@ def test_drop_path_is_drawn_without_gradients_too(calls):
     dropped = block(tokens, rows, torch.Generator().manual_seed(1))
     assert not calls
     assert not torch.allclose(dropped, block(tokens, rows), atol=1e-3)
+    assert len(calls) == 1
+
+
+class Doubled(nn.Linear):
+    def forward(self, rows):
+        return 2 * super().forward(rows)
+
+
+class Sum(nn.Module):
+    def forward(self, one, other):
+        return one + other
+
+
+def replaced(block: Block, how: str) -> Block:
+    """A block with a part that does not do what its weights say alone."""
+    if how == "subclass":
+        block.widen.__class__ = Doubled
+    elif how == "bias":
+        block.widen.bias = nn.Parameter(torch.ones(len(block.widen.weight)))
+    elif how == "own forward":
+        vars(block.widen)["forward"] = lambda rows: 2 * F.linear(rows, block.widen.weight)
+    elif how == "wrapped":
+        block.add_module("widen", nn.Sequential(block.widen, nn.Identity()))
+    elif how == "norm":
+        block.add_module("feed_norm", Sum())
+    return block
+
+
+@pytest.mark.parametrize("how", ["subclass", "bias", "own forward", "wrapped", "norm"])
+@torch.no_grad()
+def test_a_replaced_part_is_asked_and_not_its_weights(monkeypatch, calls, how):
+    block, rows = replaced(make_block(), how), make_rows(20)
+    tokens = make_tokens(rows, 64)
+    found = block(tokens, rows)
+    assert not calls
+    monkeypatch.setattr(compiled_block, "serves", lambda *_: False)
+    torch.testing.assert_close(found, block(tokens, rows))
+
+
+@torch.no_grad()
+def test_hooks_on_all_modules_and_counters_of_operations_see_the_parts(calls):
+    block, rows = make_block(), make_rows(20)
+    tokens = make_tokens(rows, 64)
+    seen: list[type] = []
+    with_hook = register_module_forward_hook(lambda module, *_: seen.append(type(module)))
+    block(tokens, rows)
+    with_hook.remove()
+    assert nn.Linear in seen
+    with FlopCounterMode(display=False) as counter:
+        block(tokens, rows)
+    assert counter.get_total_flops() > 2 * 20 * 64 * 128
+    assert not calls
+
+
+@pytest.mark.parametrize("channels", [32, 128])
+@torch.no_grad()
+def test_tokens_of_another_width_are_refused_by_torch(calls, channels):
+    rows = make_rows(20)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        make_block()(make_tokens(rows, channels), rows)
+    assert not calls
+
+
+@torch.no_grad()
+def test_rows_of_another_batch_are_refused(calls):
+    with pytest.raises((RuntimeError, ValueError)):
+        make_block()(make_tokens(make_rows(20, 20), 64), make_rows(20))
+    assert not calls
+
+
+@torch.no_grad()
+def test_large_matrices_are_left_to_torch(calls):
+    block, rows = make_block(192, 6, 768), make_rows(20)
+    block(make_tokens(rows, 192), rows)
+    assert not calls
+
+
+@torch.inference_mode()
+def test_inference_mode_is_no_exception(calls):
+    block, rows = make_block(), make_rows(20)
+    block(make_tokens(rows, 64), rows)
     assert len(calls) == 1
 
 

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from event2vec import Events, Sensor, cluster_events
 from event2vec import clustering as module
-from event2vec.clustering import Part, Seeding, Settings, compiled_engine
+from event2vec.clustering import Part, Settings, compiled_engine
 from event2vec.clustering.compiled_engine import CompiledCloud, along_curve, cluster_polarities, library
 from event2vec.mersenne import Mersenne
 
@@ -78,6 +78,14 @@ def test_a_thread_of_its_own_changes_no_bit():
     assert_same_clusters(cluster(points, weights, rising, 100, side_by_side=True), alone)
 
 
+def test_any_byte_but_0_is_a_rising_event():
+    """numpy takes it so, where a camera's bytes are read as truth values."""
+    points, weights, rising = make_cube(400)
+    odd = (rising * np.arange(2, 402).astype(np.uint8).clip(2)).astype(np.uint8).view(np.bool_)
+    assert odd.view(np.uint8).max() > 1
+    assert_same_clusters(cluster(points, weights, odd, 30), cluster(points, weights, rising, 30))
+
+
 def test_columns_may_lie_anywhere_in_memory():
     points, weights, rising = make_cube(400)
     scattered = np.asfortranarray(points), np.repeat(weights, 2)[::2], np.repeat(rising, 2)[::2]
@@ -85,13 +93,15 @@ def test_columns_may_lie_anywhere_in_memory():
     assert_same_clusters(cluster(*scattered, 30), cluster(points, weights, rising, 30))
 
 
-@pytest.mark.parametrize(("count", "clusters", "calls"), [(2000, 64, 1), (20_000, 32, 0), (2000, 64, 0)])
+@pytest.mark.parametrize(
+    ("count", "clusters", "seeding", "calls"),
+    [(2000, 64, "pruned", 1), (20_000, 32, "pruned", 0), (2000, 64, "plain", 0)],
+)
 def test_only_long_recordings_and_plain_seeding_take_phase_after_phase(
-    monkeypatch, make_events, count, clusters, calls
+    monkeypatch, make_events, count, clusters, seeding, calls
 ):
     called = []
     monkeypatch.setattr(module, "cluster_polarities", lambda *given: called.append(given) or cluster_polarities(*given))
-    seeding: Seeding = "pruned" if calls or count > 2000 else "plain"
     few = cluster_events(make_events(count), clusters, seeding=seeding)
     assert len(called) == calls
     assert few.rho.sum() == count

@@ -34,13 +34,8 @@
 #else
 #define WIDEST
 #endif
-#if defined(_MSC_VER)
-#define INLINE static __forceinline
-#define EXPORT __declspec(dllexport)
-#else
 #define INLINE static inline __attribute__((always_inline))
 #define EXPORT __attribute__((visibility("default")))
-#endif
 
 typedef struct {
     const double *x, *y, *t;
@@ -542,12 +537,13 @@ static int arrange(const Recording *recording, const Share *share, double *point
     double *rows = malloc(sizeof(double) * (size_t)(3 * share->many));
     int64_t *places = malloc(sizeof(int64_t) * (size_t)share->many), *order = malloc(sizeof(int64_t) * (size_t)share->many);
     int got = rows && places && order;
-    for (int64_t i = 0, found = 0; got && i < recording->many && found < share->many; i++) {
-        if (recording->rising[i] != share->polarity) continue;
+    int64_t found = 0;
+    for (int64_t i = 0; got && i < recording->many && found < share->many; i++) {
+        if ((recording->rising[i] != 0) != share->polarity) continue; /* a column of bytes may hold others than 1 */
         memcpy(rows + 3 * found, recording->points + 3 * i, sizeof(double) * 3);
         places[found++] = i;
     }
-    got = got && follow_curve(rows, share->many, order) == 0;
+    got = got && found == share->many && follow_curve(rows, share->many, order) == 0;
     for (int64_t i = 0; got && i < share->many; i++) {
         for (int64_t axis = 0; axis < 3; axis++) points[axis * share->many + i] = rows[3 * order[i] + axis];
         weights[i] = recording->weights[places[order[i]]];

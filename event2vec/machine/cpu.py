@@ -36,8 +36,9 @@ def tune_cpu() -> None:
 def fix_order_of_sums() -> None:
     """Let matrix products give the same bits for any number of threads, also on Intel's processors.
 
-    There, MKL adds in an order that depends on the number, unless it is told otherwise before its first product.
-    That costs 3 to 10 % of a product; on AMD's, the order was the same without it.
+    There, MKL adds in an order that depends on the number, unless it is told otherwise before its first product: a
+    program that has multiplied matrices already keeps that order, unless it runs with MKL_CBWR=AUTO,STRICT. This order
+    costs 3 to 10 % of a product; on AMD's, results were the same without it.
     """
     if (products := _products()) is None or not _is_intel():
         return

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from event2vec.model import compiled_block
 from event2vec.model.attention import Bidirectional, ForgettingDirection, build_attention
+from event2vec.model.compiled_block import Weights, is_watched
 from event2vec.model.config import ModelConfig
 from event2vec.model.norm import LayerNorm, usual
 from event2vec.model.relative import Rotations, build_rotations
@@ -41,21 +42,35 @@ class Block(nn.Module):
         return self.feed_norm(tokens, thought)
 
     def _think_at_once(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> Tensor | None:
-        """By one call of compiled code; None where it cannot, or where somebody watches a part of the block."""
-        (direction, *others), norms = self.attention.directions, (self.attention_norm, self.feed_norm)
-        if torch.is_grad_enabled() or others or not isinstance(direction, ForgettingDirection):
+        """By one call of compiled code; None where it cannot, and where parts were replaced or are watched."""
+        if torch.is_grad_enabled() or is_watched() or not self._is_as_built():
             return None
-        linears = direction.project_all, self.attention.output, self.widen, self.narrow
-        if any(
-            part._forward_hooks or part._forward_pre_hooks for part in (self.attention, direction, *linears, *norms)
-        ):
-            return None
+        (direction,), norms = self.attention.directions, (self.attention_norm, self.feed_norm)
+        assert isinstance(direction, ForgettingDirection)
         after_attention, after_feed = ((norm.weight, norm.bias) for norm in norms)
         feed = self.widen.weight, self.narrow.weight
-        weights = [*direction.weights(), self.attention.output.weight, *after_attention, *feed, *after_feed]
-        if not compiled_block.serves(tokens, rows.rotation, weights, direction.width) or not usual(norms):
+        weights = Weights(*direction.weights(), self.attention.output.weight, *after_attention, *feed, *after_feed)
+        if not compiled_block.serves(tokens, rows, weights, direction.width) or not usual(norms):
             return None
-        return compiled_block.think(tokens, rows.counts, rows.rotation, weights, direction.width)
+        return compiled_block.think(tokens, rows, weights, direction.width)
+
+    def _is_as_built(self) -> bool:
+        """Whether all parts are of the classes that compiled code knows, and nothing is hooked into them."""
+        if type(self.attention) is not Bidirectional:
+            return False
+        direction, *others = self.attention.directions
+        if others or type(direction) is not ForgettingDirection:
+            return False
+        linears = direction.project_all, self.attention.output, self.widen, self.narrow
+        norms = self.attention_norm, self.feed_norm
+        return (
+            all(type(part) is nn.Linear and part.bias is None for part in linears)
+            and all(type(part) is LayerNorm for part in norms)
+            and not any(
+                part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part)
+                for part in (self.attention, direction, *linears, *norms)
+            )
+        )
 
 
 def drop_branch(

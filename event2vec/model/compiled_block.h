@@ -1,9 +1,10 @@
 /* A Transformer block where no gradient is asked for: x = LN(x + attention(x)), then x = LN(x + FFN(x)) (`backbone.py`).
 
-   Part of `compiled_attention.c`; `compiled_block.py` calls it. For a row of a few hundred events, a dozen calls from Python
-   cost as much as what they compute. Products are our own: matrices lie in panels of 16 outputs, and six events meet a panel
-   at once, in as many sums as a CPU has registers (twelve, where these hold 16). A few events pass through the feed-forward network together, so that what
-   lies between its layers stays in the nearest cache. Each event's sums have one order, whatever is beside it. */
+   Part of `compiled_attention.c`; `compiled_block.py` calls it. For a row of a few hundred events, a dozen calls from
+   Python cost as much as what they compute. Products are our own: matrices lie in panels of 16 outputs, and six events
+   (twelve, where a register holds 16 numbers) are multiplied by a panel at once, with all sums in registers. A few
+   events pass through the feed-forward network together, so that what lies between its layers stays in the nearest
+   cache. Each event's sums have one order, whatever is beside it. */
 
 #define PANEL 16 /* outputs that lie next to each other in a packed matrix */
 #define ABREAST 6 /* events that meet a panel at once */
@@ -54,7 +55,7 @@ static void pack_matrix(const float *rows, const Matrix *matrix) {
     }
 }
 
-/* A few events times one panel, in vectors of one instruction set. `left` of its outputs are wanted. */
+/* A few events times one panel, in vectors of 8 or of 16 numbers. `left` of its outputs are wanted. */
 #define MULTIPLY_PANEL(name, Part, PARTS)                                                                        \
     static inline __attribute__((always_inline)) void multiply_panel_##name(                                     \
         const float *rows, const float *panel, float *products, int64_t inputs, int64_t step, int64_t left, const int events) { \
@@ -99,7 +100,7 @@ static inline __attribute__((always_inline)) void multiply(const float *rows, co
     }
 }
 
-/* What is below 0 becomes 0. */
+/* ReLU. */
 static inline __attribute__((always_inline)) void rectify(float *values, int64_t many) {
     for (int64_t place = 0; place < many; place += 8) {
         const Eight value = *(const Eight *)(values + place);
@@ -124,7 +125,7 @@ static inline __attribute__((always_inline)) void ask(const Thought *thought, in
     make_heads(&thought->projection, first, stop, gates);
 }
 
-/* What some events make of what they have seen. */
+/* The block's output for some events, from what attention gave them. */
 static inline __attribute__((always_inline)) void think_over(const Thought *thought, int64_t start, int64_t stop, float *room,
                                                               const int wide) {
     const Block *block = thought->block;
