@@ -186,7 +186,7 @@ class ForgettingDirection(Direction):
         self.query_norm = nn.Parameter(torch.ones(dim))
         self.key_norm = nn.Parameter(torch.ones(key_dim))
 
-    def weights(self) -> tuple[Tensor, ...]:
+    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """All of them: of the projection, the norms of queries and of keys, and the gates' bias."""
         return self.project_all.weight, self.query_norm, self.key_norm, self.forget_bias
 
