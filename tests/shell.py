@@ -27,6 +27,14 @@ def run(*arguments: Any) -> int:
         return int(leaving.code or 0)
 
 
+def refusal(out: str, err: str) -> str:
+    """What a call that cannot work says: one line, for people."""
+    assert out == ""
+    assert err.startswith("event2vec: ")
+    assert err.count("\n") == 1
+    return err.removeprefix("event2vec: ").rstrip("\n")
+
+
 def run_verb(*arguments: Any, code: int = 0, folder: Path | None = None) -> Printed:
     """A verb in a process of its own, which must end with `code`."""
     return _check(arguments, run_python("-m", "event2vec", *arguments, folder=folder), code)

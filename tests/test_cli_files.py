@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import encoders
 import pytest
 from conftest import assert_same, make_recording
-from shell import run
+from shell import refusal, run
 
 from event2vec import Events, Sensor, Windows, read_events, write_events
 from event2vec.cli.progress import ShownProgress
@@ -28,11 +28,7 @@ def said_by(capsys, *arguments, code=0):
 
 def refused(capsys, *arguments):
     """The one line of a call that cannot work."""
-    said = said_by(capsys, *arguments, code=2)
-    assert said.out == ""
-    assert said.err.startswith("event2vec: ")
-    assert said.err.count("\n") == 1
-    return said.err.removeprefix("event2vec: ").rstrip("\n")
+    return refusal(*said_by(capsys, *arguments, code=2))
 
 
 # info

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from evaluations import evaluation
 from golden.make import FOLDER
-from shell import run
+from shell import refusal, run
 
 from event2vec import Event2VecError, ModelConfig, Sampling, build_model
 from event2vec.cli.progress import ShownProgress
@@ -46,11 +46,7 @@ def _own_folder(tmp_path, monkeypatch):
 
 def refused(capsys, *arguments):
     assert run(*arguments) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("event2vec: ")
-    assert said.err.count("\n") == 1
-    return said.err.removeprefix("event2vec: ").rstrip("\n")
+    return refusal(*capsys.readouterr())
 
 
 def handed_on(calls):

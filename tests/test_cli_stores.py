@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import make_recording
-from shell import run
+from shell import refusal, run
 
 from event2vec import Event2VecError, Events, EventStore, Sampling, Sensor, Windows, cluster_events, write_events
 from event2vec.cli.cache import _readable
@@ -45,11 +45,7 @@ def said_by(capsys, *arguments, code=0):
 
 
 def refused(capsys, *arguments):
-    said = said_by(capsys, *arguments, code=2)
-    assert said.out == ""
-    assert said.err.startswith("event2vec: ")
-    assert said.err.count("\n") == 1
-    return said.err.removeprefix("event2vec: ").rstrip("\n")
+    return refusal(*said_by(capsys, *arguments, code=2))
 
 
 def prepare(capsys, *options, code=0):

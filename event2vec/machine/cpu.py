@@ -34,11 +34,11 @@ def tune_cpu() -> None:
 
 @cache
 def fix_order_of_sums() -> None:
-    """Let matrix products give the same bits for any number of threads, also on Intel's processors.
+    """Let matrix products give the same bits for any number of threads, on Intel's processors too.
 
-    There, MKL adds in an order that depends on the number, unless it is told otherwise before its first product: a
-    program that has multiplied matrices already keeps that order, unless it runs with MKL_CBWR=AUTO,STRICT. This order
-    costs 3 to 10 % of a product; on AMD's, results were the same without it.
+    There, the order in which MKL adds depends on the number of threads, and can be fixed only before the first product
+    of the process: a program that multiplies matrices earlier must run with MKL_CBWR=AUTO,STRICT instead. A fixed order
+    makes products 3 to 10 % slower. On AMD's processors, results were the same without it.
     """
     if (products := _products()) is None or not _is_intel():
         return
