@@ -11,8 +11,9 @@ import pytest
 from shell import run
 
 from event2vec import __version__
-from event2vec.cli import GROUPS, VERBS, _show_warning, build_parser
+from event2vec.cli import GROUPS, VERBS, _show_warning, build_parser, load_verb
 from event2vec.cli.evaluate import SWEEPS
+from event2vec.clustering.compiled_engine import library
 from event2vec.data.datasets.asl_dvs import ORIENTATIONS
 from event2vec.data.sampling import Sampling
 from event2vec.evaluation.sweeps import Kind
@@ -99,6 +100,26 @@ def test_a_format_that_cannot_be_written_is_refused_before_the_recording_is_read
     (tmp_path / "noise.raw").write_bytes(b"no recording")
     assert run("convert", tmp_path / "noise.raw", tmp_path / "x.foo") == 2
     assert "x.foo: cannot be written: '.foo' is not one of .npz" in capsys.readouterr().err
+
+
+def test_verbs_that_compute_nothing_never_load_torch(tmp_path, monkeypatch):
+    """It takes a second or two, more than all that they do."""
+    if library() is None:
+        pytest.skip("without its compiled part event2vec clusters with torch")
+    monkeypatch.setenv("EVENT2VEC_CACHE", str(tmp_path / "cache"))
+    calls = (
+        ("info", RECORDING),
+        ("convert", RECORDING, "part.csv", "--stop", "0.01"),
+        ("cut", RECORDING, "--window", "0.05", "--out", "pieces"),
+        ("prepare", "folder", "--data", FOLDER / "recordings", "--out", "store", "--clusters", "8", "--workers", "1"),
+        ("copy", "store", "shards"),
+        ("cache",),
+    )
+    assert [call[0] for call in calls] == [verb for verb in VERBS if not getattr(load_verb(verb), "COMPUTES", True)]
+    script = "import sys; from event2vec.cli import main\n"
+    script += "".join(f"assert main({list(map(str, call))}) == 0\n" for call in calls)
+    script += "assert 'torch' not in sys.modules, 'loaded'"
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=300)
 
 
 def settings_shown(*arguments):

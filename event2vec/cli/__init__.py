@@ -15,7 +15,7 @@ from event2vec.names import nearest, shorten, shown
 DEBUG = "EVENT2VEC_DEBUG"  # set, it shows where in the program an unexpected error came from
 
 # In the order in which a new user meets them. A verb's file has `add_arguments` and `run`, and imports nothing heavy.
-# It may have `check`, which refuses a wrong call before torch is loaded.
+# It may have `check`, which refuses a wrong call before torch is loaded, and `COMPUTES = False` if it needs no torch.
 GROUPS = {
     "try it": {
         "demo": "see it work: no data, no camera, no GPU needed",
@@ -92,9 +92,10 @@ def _run(arguments: list[str]) -> int:
         module.check(options)
     import numpy  # noqa: F401  # torch would load it too, but swallow Ctrl-C and continue with half of it
 
-    from event2vec.machine.cpu import tune_cpu
+    if getattr(module, "COMPUTES", True):
+        from event2vec.machine.cpu import tune_cpu
 
-    tune_cpu()
+        tune_cpu()
     return int(module.run(options) or 0)
 
 

@@ -14,6 +14,8 @@ from event2vec.cli.options import add_json_option
 from event2vec.cli.printing import print_table, say
 from event2vec.names import counted
 
+COMPUTES = False
+
 if TYPE_CHECKING:
     from event2vec.data.cache import CachedStore
 

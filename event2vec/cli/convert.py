@@ -13,6 +13,8 @@ from event2vec.cli.printing import say
 from event2vec.errors import Event2VecError, FileError
 from event2vec.names import counted
 
+COMPUTES = False
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("input", metavar="IN", type=existing("a recording"), help="a recording, in any format")
@@ -33,10 +35,11 @@ def check(options: Namespace) -> None:
 
 
 def run(options: Namespace) -> None:
-    from event2vec.io import read_recording, write_events
+    from event2vec.io import decode_recording, write_events
+    from event2vec.io.recording import Reading
 
     output = Path(options.output)
-    recording = read_recording(options.input, **reading_options(options))
+    recording = decode_recording(options.input, Reading.of(**reading_options(options)))
     for warning in recording.warnings:
         say(f"event2vec: warning: {options.input}: {warning}")
     events = recording.events

@@ -22,6 +22,8 @@ from event2vec.cluster import Cluster
 from event2vec.data.shard_size import LEAST_MB, SHARD_MB
 from event2vec.names import counted, hide_secrets
 
+COMPUTES = False
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(

@@ -26,6 +26,7 @@ from event2vec.cli.printing import say
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError
 
+COMPUTES = False
 FORMATS = [suffix.removeprefix(".") for suffix in get_args(Suffix)]
 
 

@@ -11,6 +11,8 @@ from typing import Any
 from event2vec.cli.options import add_json_option, add_reading_options, check_files, reading_options
 from event2vec.cli.printing import print_table, say
 
+COMPUTES = False
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="recordings, in any format")
@@ -24,13 +26,14 @@ def check(options: Namespace) -> None:
 
 def run(options: Namespace) -> int:
     from event2vec.errors import Event2VecError
-    from event2vec.io import read_recording
+    from event2vec.io import decode_recording
+    from event2vec.io.recording import Reading
 
-    settings = reading_options(options)
+    how = Reading.of(**reading_options(options))
     reports: list[dict[str, Any]] = []
     for file in options.files:
         try:
-            reports.append({"file": str(file), **read_recording(file, **settings).facts()})
+            reports.append({"file": str(file), **decode_recording(file, how).facts()})
         except Event2VecError as error:
             reports.append({"file": str(file), "error": str(error)})
     good = [report for report in reports if "error" not in report]

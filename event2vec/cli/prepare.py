@@ -36,6 +36,7 @@ from event2vec.settings import choices_of
 if TYPE_CHECKING:
     from event2vec.data.prepare import Report
 
+COMPUTES = False
 SHOWN = 5  # rejected recordings that the summary lists; all are in rejected.csv
 
 

@@ -7,8 +7,8 @@ from typing import Unpack
 from event2vec.data.windows import Windows, seconds
 from event2vec.errors import FileError
 from event2vec.io import WRITERS, write_events
-from event2vec.io.chunks import read_chunks
-from event2vec.io.recording import ReadingOptions
+from event2vec.io.chunks import decode_chunks
+from event2vec.io.recording import Reading, ReadingOptions
 from event2vec.machine.atomic import whole_folder
 from event2vec.progress import SILENT, Progress
 
@@ -37,7 +37,7 @@ def cut_recording(
         cut_recording("wave.raw", "my_recordings/wave", Windows(window=0.1))
 
     A sub-folder of its own keeps its windows together when training draws test recordings. `reading` holds the options
-    of `read_chunks`.
+    of `read_events`.
     """
     path = Path(path)
     target = Path(folder) / path.stem
@@ -47,7 +47,7 @@ def cut_recording(
         raise FileError(target, "exists already. Choose another folder, or set `overwrite`")
     files, numbers = 0, 0
     with progress.stage(f"cutting {path.name}"), whole_folder(target, overwrite) as work:
-        for window in windows.over(read_chunks(path, **reading)):
+        for window in windows.over(decode_chunks(path, Reading.of(**reading))):
             if len(window.events) >= windows.min_events:
                 write_events(work / f"{window.number:06d}_{seconds(window.start)}s{suffix}", window.events)
                 files += 1
