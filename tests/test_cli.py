@@ -210,7 +210,7 @@ def test_of_processes_that_train_together_one_speaks(tmp_path, capsys, monkeypat
 def test_an_unexpected_error_is_one_line_and_its_place_on_demand(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("a").touch()
-    monkeypatch.setattr("event2vec.io.read_recording", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("event2vec.io.decode_recording", lambda *_, **__: 1 / 0)
     assert run("info", "a") == 1
     error = capsys.readouterr().err
     assert error.startswith("event2vec: this should not happen: ZeroDivisionError: division by zero. Please report it")

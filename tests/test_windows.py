@@ -29,7 +29,7 @@ from event2vec.data.datasets import open_splits
 from event2vec.data.hints import window_hints
 from event2vec.data.prepare import prepare
 from event2vec.data.windows import Windows, recording_of, seconds
-from event2vec.io.chunks import read_chunks
+from event2vec.io.chunks import decode_chunks
 from event2vec.progress import SILENT
 from event2vec.studies.report import sections
 from event2vec.studies.report.study import Study
@@ -389,12 +389,12 @@ def test_cut_writes_the_windows_of_a_real_recording_as_files(suffix, shared_data
 def test_a_long_recording_is_cut_in_chunks(shared_data, tmp_path, monkeypatch):
     file, chunks = shared_data / "recordings" / "dvs128.aedat", list[int]()
 
-    def read(path, **options):
-        for chunk in read_chunks(path, segment=1 << 16, **options):
+    def read(path, how):
+        for chunk in decode_chunks(path, how, segment=1 << 16):
             chunks.append(len(chunk))
             yield chunk
 
-    monkeypatch.setattr("event2vec.data.cut.read_chunks", read)
+    monkeypatch.setattr("event2vec.data.cut.decode_chunks", read)
     found = cut_recording(file, tmp_path, Windows(window=1.0))
     assert len(chunks) > 3
     written = [len(read_events(path)) for path in sorted(found.folder.iterdir())]
