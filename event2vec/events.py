@@ -184,8 +184,11 @@ class EventBatch:
 
         wanted = wanted & self.valid
         order = torch.argsort((~wanted).byte(), dim=1, stable=True)  # kept first, still by time
-        valid = wanted.gather(1, order)
-        columns = {name: getattr(self, name).gather(1, order) * valid for name in COLUMNS}
+        return self.at(order, wanted.gather(1, order))
+
+    def at(self, places: Int64[Any, "batch kept"], valid: Bool[Any, "batch kept"]) -> "EventBatch":
+        """The events at these places of each row, in this order; zeros where they are not `valid`. For tensors."""
+        columns = {name: getattr(self, name).gather(1, places) * valid for name in COLUMNS}
         return EventBatch(**columns, valid=valid, sensor=self.sensor)
 
     def row(self, index: int) -> Events:

@@ -27,7 +27,7 @@ from event2vec.model.classifier import Event2VecClassifier
 from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 from event2vec.model.heads import mean_over_valid
 from event2vec.model.masked import MaskedEventModel
-from event2vec.model.relative import positions_of
+from event2vec.model.tokens import read_tokens
 from event2vec.progress import SILENT, Progress
 
 Network = Event2VecClassifier | MaskedEventModel
@@ -144,9 +144,9 @@ def _at_depths(model: Network, batch: EventBatch, depths: list[int | None]) -> l
     seconds = normalised_intervals(batch).cumsum(dim=1)[..., None]
     raw = torch.cat([normalised_coordinates(batch), seconds], dim=-1)
     wanted = {blocks for blocks in depths if blocks is not None}
-    positions = positions_of(batch) if model.config.relative else None
-    tokens = model.backbone.after_each_block(model.embed(batch), batch.valid, max(wanted, default=0), positions)
-    vectors = [mean_over_valid(*pair) for pair in tokens]
+    tokens, valid, positions = read_tokens(model, batch)
+    layers = model.backbone.after_each_block(tokens, valid, max(wanted, default=0), positions)
+    vectors = [mean_over_valid(*pair) for pair in layers]
     return [mean_over_valid(raw, batch.valid) if blocks is None else vectors[blocks] for blocks in depths]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
-from event2vec.events import EventBatch
+from event2vec.events import EventBatch, Events
 from event2vec.machine.cpu import fix_order_of_sums, on_one_thread
 from event2vec.model.backbone import build_backbone
 from event2vec.model.config import ModelConfig, NetworkConfig
@@ -20,7 +20,7 @@ from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import ClassHead, mean_over_valid
 from event2vec.model.networks import network_class
 from event2vec.model.predictor import Predictor, Recording
-from event2vec.model.relative import positions_of
+from event2vec.model.tokens import Tokens, choose_tokens, read_tokens
 from event2vec.sensor import Sensor
 
 LARGEST_TABLE = 1 << 26  # bytes of a table of pixels that is worth its memory
@@ -100,6 +100,11 @@ class Classifier(Predictor, nn.Module):
         return None
 
     @property
+    def read_at_most(self) -> int:
+        """Events of a recording that become tokens, or whatever a network computes something for."""
+        return self.sampling.length
+
+    @property
     def tabulated(self) -> int:
         """Numbers that a table of all pixels has for each; 0 where there is none."""
         return 0
@@ -107,7 +112,7 @@ class Classifier(Predictor, nn.Module):
     def for_reading(self, draws: int) -> "Classifier":
         """The same network, with a table of all pixels if more events will be read than the table has rows."""
         rows = 2 * self.config.sensor.width * self.config.sensor.height
-        worth = self.sampling.method == "random" and draws * self.sampling.length > rows
+        worth = self.sampling.method == "random" and draws * self.read_at_most > rows
         fits = 0 < 4 * rows * self.tabulated <= LARGEST_TABLE
         return self.with_table() if worth and fits and not self.training else self
 
@@ -152,15 +157,27 @@ class Event2VecClassifier(Classifier):
     def forward(self, batch: EventBatch, generator: torch.Generator | None = None) -> Float[Tensor, "batch classes"]:
         """Logits. A generator, which training passes, enables drop path."""
         check_sensor(batch.sensor, self.config.sensor)
-        return self.classify(self.embed(batch), batch.valid, generator, self.positions(batch))
+        tokens, valid, positions = self.read(batch, generator)
+        return self.classify(tokens, valid, generator, positions)
 
     def _classify(self, batch: EventBatch) -> Float[Tensor, "batch classes"]:
-        with on_one_thread() if batch.valid.numel() * self.config.dim <= SHORT else nullcontext():
+        rows, length = batch.valid.shape
+        tokens = rows * (min(self.config.tokens, length) or length)
+        with on_one_thread() if tokens * self.config.dim <= SHORT else nullcontext():
             return self(batch)
 
-    def positions(self, batch: EventBatch) -> Float[Tensor, "batch length 3"] | None:
-        """Where and when events are, if attention is relative."""
-        return positions_of(batch) if self.config.relative else None
+    def read(self, batch: EventBatch, generator: torch.Generator | None = None) -> Tokens:
+        """What the backbone takes. A generator draws tokens, if not all events are some."""
+        return read_tokens(self, batch, generator)
+
+    def tokens_of(self, events: Events) -> Events:
+        """The events that become tokens when a network reads these, in time order; the others are counted around them.
+
+            len(model.tokens_of(events)) <= model.config.tokens
+        """
+        batch = EventBatch.pad([events.torch()])
+        chosen = choose_tokens(batch.valid, self.config.tokens)
+        return events if chosen is None else chosen.of(batch).row(0)
 
     def classify(
         self,
@@ -191,8 +208,12 @@ class Event2VecClassifier(Classifier):
 
         Events are drawn or clustered as for a prediction.
         """
-        batch = self.draw([self._read(recording)]).to(self.device)
-        return mean_over_valid(*self.backbone(self.embed(batch), batch.valid, positions=self.positions(batch)))[0]
+        tokens, valid, positions = self.read(self.draw([self._read(recording)]).to(self.device))
+        return mean_over_valid(*self.backbone(tokens, valid, positions=positions))[0]
+
+    @property
+    def read_at_most(self) -> int:
+        return min(self.config.tokens, self.sampling.length) or self.sampling.length
 
     @property
     def tabulated(self) -> int:

@@ -6,7 +6,7 @@
 
 /* All that a call is given; `compiled_rows.py` has the same structure. Columns are (batch, length). */
 typedef struct {
-    int64_t batch, length;
+    int64_t batch, length, tokens; /* tokens: events of a row that are asked about */
     int64_t sensor_width, sensor_height, side; /* the sensor, and cells that it is divided into at most along x and y */
     int64_t bins, reach, width;                /* stretches of time; those before and after an event's own; cells it sees */
     int64_t variant, threads;
@@ -17,7 +17,8 @@ typedef struct {
     const float *rho;
     const uint8_t *valid;
     const uint8_t *hidden; /* events that do not count, or NULL */
-    float *around;         /* (batch, length, 2 reach + 1, 2, width, width): ln(1 + count); 0 for padding */
+    const int64_t *places; /* of the tokens in their rows, (batch, tokens); NULL: all events are asked about */
+    float *around;         /* (batch, tokens, 2 reach + 1, 2, width, width): ln(1 + count); 0 for padding */
 } Surroundings;
 
 /* The grid of one row, with a margin of nothing on all sides in x, y and time. */
@@ -76,12 +77,13 @@ static void count_row(const Grid *grid, int64_t first, const int32_t *stretches,
         if (counts[cell] != 0) counts[cell] = log1pf(counts[cell]);
 }
 
-static void copy_neighbourhoods(const Grid *grid, int64_t first, const int32_t *stretches, float *counts) {
+static void copy_neighbourhoods(const Grid *grid, int64_t row_number, const int32_t *stretches, float *counts) {
     const Surroundings *job = grid->job;
-    const int64_t planes = 2 * (2 * job->reach + 1), width = job->width;
-    for (int64_t event = 0; event < job->length; event++) {
-        float *to = job->around + (first + event) * planes * width * width;
-        if (!job->valid[first + event]) {
+    const int64_t planes = 2 * (2 * job->reach + 1), width = job->width, first = row_number * job->length;
+    for (int64_t token = 0; token < job->tokens; token++) {
+        const int64_t place = row_number * job->tokens + token, event = job->places ? job->places[place] : token;
+        float *to = job->around + place * planes * width * width;
+        if (event < 0 || event >= job->length || !job->valid[first + event]) {
             memset(to, 0, sizeof(float) * (size_t)(planes * width * width));
             continue;
         }
@@ -102,7 +104,7 @@ static void take_rows(void *data) {
     for (int64_t row; (row = __atomic_fetch_add(&grid->next, 1, __ATOMIC_RELAXED)) < grid->job->batch;) {
         find_stretches(grid->job, row * length, stretches);
         count_row(grid, row * length, stretches, counts);
-        copy_neighbourhoods(grid, row * length, stretches, counts);
+        copy_neighbourhoods(grid, row, stretches, counts);
     }
 }
 

@@ -166,11 +166,14 @@ def embed_places(where: Tensor, layers: Sequence[Tensor], dim: int) -> Tensor:
     return places
 
 
-def look_around(batch: EventBatch, hidden: Tensor | None, grid: list[int], around: Tensor) -> None:
+def look_around(
+    batch: EventBatch, hidden: Tensor | None, places: Tensor | None, grid: list[int], around: Tensor
+) -> None:
     """Into `around`: ln(1 + c) of `neighbourhood.see_around`. `grid`: side, bins, reach and width, as in C."""
-    columns = [batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid, hidden]
+    columns = [batch.x, batch.y, batch.t, batch.p, batch.rho, batch.valid, hidden, places]
     columns = [None if column is None else column.contiguous() for column in columns]
-    call("look_around", [*batch.x.shape, batch.sensor.width, batch.sensor.height, *grid], [*columns, around])
+    sizes = [*batch.x.shape, around.shape[1], batch.sensor.width, batch.sensor.height, *grid]
+    call("look_around", sizes, [*columns, around])
 
 
 def call(name: str, numbers: list[int], parts: list[Any]) -> None:

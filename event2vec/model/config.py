@@ -68,6 +68,12 @@ class ModelConfig(NetworkConfig, section="model"):
         least=0,
         most=15,
     )
+    tokens: int = setting(
+        0,
+        "events that become tokens, evenly drawn from those that are read, which all count in neighbourhoods; 0: all. "
+        "Ours, not the paper's (docs/differences.md)",
+        least=0,
+    )
     drop_path: float = setting(
         0.0,
         "share of recordings that skip the last block in training; earlier blocks are skipped less, the first never",
@@ -105,6 +111,10 @@ class ModelConfig(NetworkConfig, section="model"):
         if self.neighbourhood and self.neighbourhood % 2 == 0:
             raise ValueError(
                 f"model.neighbourhood must be odd, so that an event is in the middle, got {self.neighbourhood}"
+            )
+        if self.tokens and not self.neighbourhood:
+            raise ValueError(
+                "model.tokens needs model.neighbourhood, such as 7: the other events would not be read at all"
             )
         if self.drop_path and self.blocks == 1:
             raise ValueError("model.drop_path needs at least two blocks: the first block is never skipped")

@@ -21,6 +21,7 @@ from event2vec.model.config import ModelConfig
 from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 from event2vec.model.neighbourhood import Neighbourhood
 from event2vec.model.norm import LayerNorm, usual
+from event2vec.model.tokens import Chosen
 from event2vec.sensor import Sensor
 
 
@@ -224,15 +225,18 @@ class Event2Vec(nn.Module):
         self.intensity = intensity
         self.neighbourhood = neighbourhood
 
-    def forward(self, batch: EventBatch) -> Float[Tensor, "batch length dim"]:
-        return self.parts(batch).fuse()
+    def forward(self, batch: EventBatch, chosen: Chosen | None = None) -> Float[Tensor, "batch tokens dim"]:
+        return self.parts(batch, chosen=chosen).fuse()
 
-    def parts(self, batch: EventBatch, hidden: Bool[Tensor, "batch length"] | None = None) -> Parts:
-        """Hidden events are not in the neighbourhood of others."""
-        where = self.spatial(batch)
+    def parts(
+        self, batch: EventBatch, hidden: Bool[Tensor, "batch length"] | None = None, chosen: Chosen | None = None
+    ) -> Parts:
+        """Parts of all events, or of the chosen ones. Hidden events are not in the neighbourhood of others."""
+        read = batch if chosen is None else chosen.of(batch)
+        where = self.spatial(read)
         if self.neighbourhood is not None:
-            where = where + self.neighbourhood(batch, hidden)
-        return Parts(where, self.temporal(batch), INTENSITY[self.intensity](batch))
+            where = where + self.neighbourhood(batch, hidden, None if chosen is None else chosen.places)
+        return Parts(where, self.temporal(read), INTENSITY[self.intensity](read))
 
     def with_table(self) -> "Event2Vec":
         """The same embedding with phi precomputed for every pixel; a lookup table already is one."""

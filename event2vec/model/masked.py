@@ -14,6 +14,7 @@ from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import EventDecoder
 from event2vec.model.networks import masked_class
 from event2vec.model.relative import hide_places, positions_of
+from event2vec.model.tokens import Chosen, hide_runs
 
 
 class MaskedModel(nn.Module):
@@ -43,16 +44,18 @@ class MaskedEventModel(MaskedModel):
     def forward(
         self,
         batch: EventBatch,
-        hidden: Bool[Tensor, "batch length"],
+        hidden: Bool[Tensor, "batch tokens"],
         generator: torch.Generator | None = None,
+        chosen: Chosen | None = None,
     ) -> Float[Tensor, "hidden_events 3"]:
-        """Predicted x, y and p of the hidden events, in [-1, 1], row by row."""
+        """Predicted x, y and p of the hidden tokens, in [-1, 1], row by row."""
         check_sensor(batch.sensor, self.config.sensor)
-        parts = self.embed.parts(batch, hidden)
+        seen = batch if chosen is None else chosen.of(batch)
+        parts = self.embed.parts(batch, hidden if chosen is None else hide_runs(hidden, batch.valid), chosen)
         where = torch.where(hidden[..., None], self.mask_token.to(parts.where.dtype), parts.where)
         parts = parts._replace(where=where)
-        positions = hide_places(positions_of(batch), hidden) if self.config.relative else None
-        tokens, _ = self.backbone(parts.fuse(), batch.valid, generator, positions)
+        positions = hide_places(positions_of(seen), hidden) if self.config.relative else None
+        tokens, _ = self.backbone(parts.fuse(), seen.valid, generator, positions)
         return self.decoder(parts.separate(tokens)[hidden])
 
 

@@ -4,8 +4,8 @@
 
 The vector of Eq. 7 says where an event is. Whether it is on an edge, and where that edge goes, only attention can tell,
 and it takes many recordings to learn how. Counts around the event say so from the start, and are the same wherever and
-whenever it happens. They are taken from the events that the network reads; a cluster counts as the rho events that it
-stands for.
+whenever it happens. They are taken from all events that the network reads, of which some may be tokens (`tokens.py`); a
+cluster counts as the rho events that it stands for.
 """
 
 import torch
@@ -33,9 +33,13 @@ class Neighbourhood(nn.Module):
         self.norm = LayerNorm(dim)
 
     def forward(
-        self, batch: EventBatch, hidden: Bool[Tensor, "batch length"] | None = None
-    ) -> Float[Tensor, "batch length dim"]:
-        return self.norm(self.weight(see_around(batch, hidden, self.width).to(self.weight.weight.dtype)))
+        self,
+        batch: EventBatch,
+        hidden: Bool[Tensor, "batch length"] | None = None,
+        places: Int64[Tensor, "batch tokens"] | None = None,
+    ) -> Float[Tensor, "batch tokens dim"]:
+        """Vectors of all events of a batch, or of those at these places; all of them are counted."""
+        return self.norm(self.weight(see_around(batch, hidden, self.width, places).to(self.weight.weight.dtype)))
 
 
 def counts_around(width: int) -> int:
@@ -45,15 +49,19 @@ def counts_around(width: int) -> int:
 
 @torch.no_grad()
 def see_around(
-    batch: EventBatch, hidden: Bool[Tensor, "batch length"] | None, width: int
-) -> Float[Tensor, "batch length counts"]:
+    batch: EventBatch,
+    hidden: Bool[Tensor, "batch length"] | None,
+    width: int,
+    places: Int64[Tensor, "batch tokens"] | None = None,
+) -> Float[Tensor, "batch tokens counts"]:
     """ln(1 + c). Compiled code counts a recording in a tenth of the time; of padding, it sees nothing."""
     if compiled_rows.serves(batch.x, 8, batch.y, batch.rho):
-        around = batch.x.new_empty(*batch.x.shape, counts_around(width))
-        compiled_rows.look_around(batch, hidden, [SIDE, BINS, REACH, width], around)
+        asked = batch.x.shape if places is None else places.shape
+        around = batch.x.new_empty(*asked, counts_around(width))
+        compiled_rows.look_around(batch, hidden, places, [SIDE, BINS, REACH, width], around)
         return around
     counts = count_cells(batch, hidden).log1p()  # of cells, which are fewer than what events see of them
-    return look_around(counts, batch, width)
+    return look_around(counts, batch, width, places)
 
 
 @torch.no_grad()
@@ -67,12 +75,17 @@ def count_cells(
 
 @torch.no_grad()
 def look_around(
-    counts: Float[Tensor, "batch stretches 2 rows columns"], batch: EventBatch, width: int
-) -> Float[Tensor, "batch length counts"]:
+    counts: Float[Tensor, "batch stretches 2 rows columns"],
+    batch: EventBatch,
+    width: int,
+    places: Int64[Tensor, "batch tokens"] | None = None,
+) -> Float[Tensor, "batch tokens counts"]:
     """c: the counts around the cell of each event; beyond the sensor and the recording there is nothing."""
     edge = width // 2
     counts = F.pad(counts, (edge, edge, edge, edge, 0, 0, REACH, REACH))
-    return counts.flatten()[_cells(batch, counts.shape)[..., None] + _offsets(counts, width)]
+    cells = _cells(batch, counts.shape)
+    cells = cells if places is None else cells.gather(1, places)
+    return counts.flatten()[cells[..., None] + _offsets(counts, width)]
 
 
 def _cells(batch: EventBatch, shape: torch.Size) -> Int64[Tensor, "batch length"]:

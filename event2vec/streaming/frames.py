@@ -41,7 +41,7 @@ class AttentionViewer:
         """Columns x, y, p on the stream's sensor, and the attention received in the last block; 255 is the most."""
         received = attention_received(self.model, tokens)[-1]
         bright = 255 * (received / max(float(np.percentile(received, 99)), 1e-12)).clip(0, 1)
-        placed = tokens.on_sensor(self.sensor).arrays()
+        placed = self.model.tokens_of(tokens).on_sensor(self.sensor).arrays()
         x, y = (column.round().astype(np.uint16) for column in (placed.x, placed.y))
         return x, y, placed.p, bright.round().astype(np.uint8)
 

@@ -14,6 +14,7 @@ from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.coordinates import normalised_coordinates
 from event2vec.model.masked import MaskedEventModel, MaskedModel
+from event2vec.model.tokens import choose_tokens
 from event2vec.training.augment import TokenMix
 from event2vec.training.config import ObjectiveConfig
 from event2vec.training.masking import draw_patches, draw_spans
@@ -94,11 +95,12 @@ class Classification(Objective):
         """Logits of tokens that are mixed with those of partners, and targets that are mixed as they are."""
         model, mix = self.model, TokenMix()
         assert isinstance(model, Event2VecClassifier)
-        partner, places = mix.draw(batch.valid, generator)
-        tokens, positions = mix.apply(model.embed(batch), partner, places), model.positions(batch)
+        tokens, valid, positions = model.read(batch, generator)
+        partner, places = mix.draw(valid, generator)
+        tokens = mix.apply(tokens, partner, places)
         positions = None if positions is None else mix.apply(positions, partner, places)
-        logits = model.classify(tokens, batch.valid, generator, positions)
-        return logits, torch.lerp(targets, targets[partner], mix.share(batch.valid, places)[:, None])
+        logits = model.classify(tokens, valid, generator, positions)
+        return logits, torch.lerp(targets, targets[partner], mix.share(valid, places)[:, None])
 
     def _mixes(self, generator: torch.Generator) -> bool:
         if not self.config.token_mix:
@@ -128,9 +130,11 @@ class MaskedReconstruction(Objective):
         self.config = config
 
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
-        hidden = draw_spans(self.config.mask, batch.valid, _draw_of(batch, generator))
-        answers = self.model(batch, hidden, generator).float()
-        truth = normalised_coordinates(batch)[hidden]
+        chosen = choose_tokens(batch.valid, self.model.config.tokens, generator)
+        seen = batch if chosen is None else chosen.of(batch)
+        hidden = draw_spans(self.config.mask, seen.valid, _draw_of(batch, generator))
+        answers = self.model(batch, hidden, generator, chosen).float()
+        truth = normalised_coordinates(seen)[hidden]
         count = max(len(truth), 1)  # a batch so short that nothing was hidden teaches nothing
         loss = (answers - truth).square().sum() / (3 * count)
         off = (answers - truth).abs().detach()

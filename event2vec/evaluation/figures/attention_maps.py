@@ -33,9 +33,9 @@ def has_attention_to_draw(model: Predictor) -> bool:
 
 @torch.no_grad()
 def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]:
-    """The attention that each event receives in each block, (blocks, events); each row sums to the number of events.
+    """The attention that each token receives in each block, (blocks, tokens); each row sums to the number of tokens.
 
-    Averaged over queries, heads and both directions. After pooling, a token stands for several events, which share
+    `events` are those that the network reads, and tokens are all of them or those of `tokens_of`. Averaged over queries, heads and both directions. After pooling, a token stands for several events, which share
     its attention.
     """
     seen: list[tuple[Bidirectional, Tensor, Rows]] = []
@@ -53,7 +53,8 @@ def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]
     finally:
         for hook in hooks:
             hook.remove()
-    return np.stack([_received(module, tokens, rows, len(events)) for module, tokens, rows in seen])
+    count = len(model.tokens_of(events))
+    return np.stack([_received(module, tokens, rows, count) for module, tokens, rows in seen])
 
 
 def _received(module: Bidirectional, tokens: Tensor, rows: Rows, events: int) -> NDArray[np.float64]:
@@ -84,7 +85,7 @@ def draw_attention(model: Classifier, events: Events, title: str, path: Path) ->
     from matplotlib.ticker import MaxNLocator
 
     plt = pyplot()
-    received = attention_received(model, events)
+    received, events = attention_received(model, events), model.tokens_of(events)
     columns, bands = min(len(received), ACROSS), -(-len(received) // ACROSS)
     figure = plt.figure(figsize=(3.6 * columns + 0.8, 6.6 * bands), layout="constrained")
     x, y, seconds = events.x.numpy(), events.y.numpy(), events.t.numpy() / 1e6

@@ -34,6 +34,7 @@ def make_clip(model: Classifier, tokens: Events, raw: Events, truth: str) -> Cli
     shown = thin(raw, MOST)
     drawn = has_attention_to_draw(model)
     received = attention_received(model, tokens) if drawn else np.zeros((0, len(tokens)))
+    tokens = model.tokens_of(tokens)
     bright = received / np.maximum(np.percentile(received, 99, axis=1, keepdims=True), 1e-12)
     attention = (255 * bright.clip(0, 1))[:, nearest_tokens(shown, tokens)].round().astype(np.uint8)
     answer = model.class_names[int(scores.argmax())]
