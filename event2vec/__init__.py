@@ -3,6 +3,7 @@
 A recording flows through the rooms in order, and every file does one step of it. Imports point up this list.
 
     errors, names, choices  what goes wrong; names that people chose, shown safely; names to choose between
+    arguments               one value where several are expected, values of the wrong kind
     sensor, columns, events Sensor, Events, EventBatch: the only types that travel between rooms; tensors or arrays
     mersenne                torch's random numbers, drawn by numpy
     documents, settings     safe reading of untrusted JSON and YAML; validated settings that do not import torch
