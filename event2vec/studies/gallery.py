@@ -1,10 +1,11 @@
 """Figures of what networks have learnt, in one folder: embeddings, attention, samples, confusion, curves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+from event2vec.arguments import several
 from event2vec.data.batches import Recordings
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.evaluate import SEED
@@ -28,7 +29,7 @@ class Gallery:
 
 
 def draw_gallery(
-    runs: Sequence[str | Path | Run],
+    runs: str | Path | Run | Iterable[str | Path | Run],
     folder: str | Path | None = None,
     *,
     recordings: int = 3,
@@ -43,7 +44,7 @@ def draw_gallery(
     these cannot be opened. `how` is `workers`, `device`, `precision` and `progress`.
     """
     given = Execution(**how)
-    opened = [Run.open(run) for run in runs]
+    opened = [Run.open(run) for run in several(runs)]
     first = opened[0]
     folder = Path(folder) if folder else first.figures
     networks = [load_event2vec(run.folder) for run in opened]
