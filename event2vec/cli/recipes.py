@@ -3,7 +3,7 @@
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.cli.recipe_options import overrides, read_recipe
 from event2vec.errors import FileError
 
@@ -22,7 +22,7 @@ def run_task(options: Namespace, task: "Task") -> None:
         return
     learn = {"train": train, "pretrain": pretrain}[task]
     places = (options.recipe, options.data, options.out, options.init)
-    learn(*places, workers=options.workers, progress=ShownProgress(), **overrides(options))
+    learn(*places, workers=options.workers, progress=shown_progress(), **overrides(options))
 
 
 def _resume(options: Namespace, task: "Task") -> None:
@@ -34,4 +34,4 @@ def _resume(options: Namespace, task: "Task") -> None:
     if options.print_config:
         print(run.recipe.to_yaml(), end="")
         return
-    run.resume(options.data, workers=options.workers, progress=ShownProgress(), **overrides(options))
+    run.resume(options.data, workers=options.workers, progress=shown_progress(), **overrides(options))
