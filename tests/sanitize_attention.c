@@ -239,8 +239,12 @@ static void one_round_of_blocks(int64_t round) {
 static void one_round_of_neighbourhoods(int64_t round) {
     const int wild = round % 3 == 2;
     Surroundings job = {.batch = whole(1, 6), .length = whole(0, 200), .sensor_width = whole(1, 60), .sensor_height = whole(1, 60)};
+    job.tokens = whole(0, 1) ? job.length : whole(0, 60);
     job.side = whole(1, 32), job.bins = whole(1, 8), job.reach = whole(0, 2), job.width = 2 * whole(0, 4) + 1;
-    const int64_t all = job.batch * job.length, size = all * (2 * job.reach + 1) * 2 * job.width * job.width;
+    const int64_t all = job.batch * job.length, asked = job.batch * job.tokens;
+    const int64_t size = asked * (2 * job.reach + 1) * 2 * job.width * job.width;
+    int64_t *places = malloc(sizeof(int64_t) * (size_t)(asked + 1));
+    for (int64_t i = 0; i < asked; i++) places[i] = wild || !job.length ? whole(-3, job.length + 3) : whole(0, job.length - 1);
     float *x = numbers(all, wild), *y = numbers(all, wild), *rho = numbers(all, wild), *kept = NULL;
     int64_t *t = malloc(sizeof(int64_t) * (size_t)all);
     uint8_t *flags[3];
@@ -254,6 +258,7 @@ static void one_round_of_neighbourhoods(int64_t round) {
     }
     job.x = x, job.y = y, job.rho = rho, job.t = t, job.p = flags[0], job.valid = flags[1];
     job.hidden = whole(0, 1) ? flags[2] : NULL;
+    job.places = job.tokens == job.length && whole(0, 1) ? NULL : places;
     job.around = numbers(size, 0);
     for (job.threads = 1; job.threads <= 4; job.threads += 3) {
         if (look_around(&job)) abort();
@@ -263,7 +268,7 @@ static void one_round_of_neighbourhoods(int64_t round) {
         memcpy(kept, job.around, sizeof(float) * (size_t)size);
     }
     for (int i = 0; i < 3; i++) free(flags[i]);
-    free(x), free(y), free(rho), free(t), free(kept), free(job.around);
+    free(x), free(y), free(rho), free(t), free(kept), free(job.around), free(places);
 }
 
 int main(int many, char **arguments) {

@@ -91,7 +91,8 @@ def evaluate(
 
         evaluate(model, EventStore.open("my_store").split("test")).per_class
 
-    Each prediction is the mean over `vote` draws. Clusters are the same every time: one repeat, one draw.
+    Each prediction is the mean over `vote` draws. Clusters are the same every time, and so is all of a recording that
+    the network reads whole: one repeat, one draw.
     The network runs on its current device, and inside `torch.autocast` in that precision.
     `change` is applied to the events of a recording before some are drawn or clustered. The store may lack some of the
     network's classes, or have them in another order.
@@ -101,7 +102,7 @@ def evaluate(
         raise Event2VecError(f"repeats and vote must be at least 1, got {repeats} and {vote}")
     store = store.with_classes(model.class_names)
     _check(model, store)
-    if model.sampling.repeatable:
+    if model.sampling.repeatable or (change is None and reads_all(model, store)):
         repeats = vote = 1
     labels, classes = store.labels, model.config.classes
     confusion = np.zeros((classes, classes), np.int64)
@@ -127,6 +128,11 @@ def _far(model: Classifier, store: EventStore) -> tuple[tuple[str, str], ...]:
         return ()
     remarks = zip(store.sources, map(model.trained_on.remarks, extents_of(store)), strict=True)
     return tuple((source, "; ".join(found)) for source, found in remarks if found)
+
+
+def reads_all(model: Classifier, store: EventStore) -> bool:
+    """Whether no recording has more events than the network reads, so that none are drawn."""
+    return bool((store.lengths <= model.sampling.length).all())
 
 
 def _check(model: Classifier, store: EventStore) -> None:

@@ -100,11 +100,6 @@ class Classifier(Predictor, nn.Module):
         return None
 
     @property
-    def read_at_most(self) -> int:
-        """Events of a recording that become tokens, or whatever a network computes something for."""
-        return self.sampling.length
-
-    @property
     def tabulated(self) -> int:
         """Numbers that a table of all pixels has for each; 0 where there is none."""
         return 0
@@ -112,7 +107,7 @@ class Classifier(Predictor, nn.Module):
     def for_reading(self, draws: int) -> "Classifier":
         """The same network, with a table of all pixels if more events will be read than the table has rows."""
         rows = 2 * self.config.sensor.width * self.config.sensor.height
-        worth = self.sampling.method == "random" and draws * self.read_at_most > rows
+        worth = self.sampling.method == "random" and draws * self.tokens > rows
         fits = 0 < 4 * rows * self.tabulated <= LARGEST_TABLE
         return self.with_table() if worth and fits and not self.training else self
 
@@ -210,10 +205,6 @@ class Event2VecClassifier(Classifier):
         """
         tokens, valid, positions = self.read(self.draw([self._read(recording)]).to(self.device))
         return mean_over_valid(*self.backbone(tokens, valid, positions=positions))[0]
-
-    @property
-    def read_at_most(self) -> int:
-        return min(self.config.tokens, self.sampling.length) or self.sampling.length
 
     @property
     def tabulated(self) -> int:

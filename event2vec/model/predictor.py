@@ -17,7 +17,7 @@ from event2vec.errors import Event2VecError, FileError
 from event2vec.events import EventBatch, Events
 from event2vec.io import read_arrays
 from event2vec.io.recording import Reading
-from event2vec.model.config import NetworkConfig
+from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.trained_on import Extent, TrainedOn, too_few
 from event2vec.names import printable
 from event2vec.sensor import Sensor
@@ -65,6 +65,12 @@ class Predictor:
     temperature: float  # of scores; training fits it, see `fit_temperature`
     trained_on: TrainedOn | None  # training notes it
     windows: Windows | None  # what the recordings that it learnt from were cut into
+
+    @property
+    def tokens(self) -> int:
+        """Events of a recording, at most, that become tokens: all that are read, unless `model.tokens` says fewer."""
+        fewer = self.config.tokens if isinstance(self.config, ModelConfig) else 0
+        return min(fewer, self.sampling.length) or self.sampling.length
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is a sequence of str, but a file here

@@ -5,7 +5,7 @@ it counts them around each of some, which become its tokens (`neighbourhood.py`)
 equally many events, and each run has one token: in training any of its events, another each time, else the middle one.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -16,6 +16,7 @@ from event2vec.model.config import ModelConfig
 from event2vec.model.relative import positions_of
 
 
+@runtime_checkable
 class Reader(Protocol):
     """What makes tokens of events: our classifier, and the network that is pre-trained."""
 
@@ -55,7 +56,7 @@ def choose_tokens(
 ) -> Chosen | None:
     """One event of each run; rows with no more events than tokens keep all. None: all rows do, or `tokens` is 0."""
     length = valid.shape[1]
-    if tokens == 0 or (length <= tokens and not torch.compiler.is_compiling()):  # compiled for rows of any length
+    if tokens == 0 or (not torch.compiler.is_compiling() and length <= tokens):  # compiled for rows of any length
         return None
     counts = valid.sum(dim=1, keepdim=True)
     number = torch.arange(tokens, device=valid.device)
@@ -66,7 +67,7 @@ def choose_tokens(
         unit = torch.rand(len(valid), tokens, generator=generator, device=valid.device)
         within = torch.minimum((unit * sizes).long(), sizes - 1)
     few = counts <= tokens
-    places = torch.where(few, number, starts + within).clamp(min=0, max=max(length - 1, 0))
+    places = torch.where(few, number, starts + within).clamp(max=length - 1)
     return Chosen(places, ~few | (number < counts))
 
 

@@ -29,14 +29,14 @@ def trained_window(model: Predictor) -> Window:
 
 
 def fewest_events(model: Predictor) -> int:
-    """Windows with fewer events get no answer: as in training, else an eighth of what the network reads.
+    """Windows with fewer events get no answer: as in training, else an eighth of the tokens of the network.
 
     Where training saw far more events, `predict` has no answer for a tenth of the fewest; so it is here.
     """
     if model.windows is not None and model.windows.min_events > 1:
         return model.windows.min_events
     too_few = 0 if model.trained_on is None else math.ceil(model.trained_on.events[0] / TOO_FEW)
-    return max(1, model.sampling.length // 8, too_few)
+    return max(1, model.tokens // 8, too_few)
 
 
 def _within(seconds: float) -> float:

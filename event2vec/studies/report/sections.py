@@ -186,7 +186,7 @@ def _confidence(study: Study) -> str:
 def _robustness(study: Study) -> str:
     model, raw = study.model, study.raw
     with study.compute.autocast():
-        events = sweep("events", model, raw, _event_counts(model), SWEEP_DRAWS, progress=study.progress)
+        events = sweep("events", model, raw, _event_counts(model, raw), SWEEP_DRAWS, progress=study.progress)
         resolution = sweep("resolution", model, raw, _sides(raw), SWEEP_DRAWS, progress=study.progress)
         windows = sweep("windows", model, raw, _seconds(raw), SWEEP_DRAWS, progress=study.progress)
     return (
@@ -198,9 +198,9 @@ def _robustness(study: Study) -> str:
     )
 
 
-def _event_counts(model: Classifier) -> list[int]:
-    """From an eighth of what the network was trained on to twice as much."""
-    length, least = model.sampling.length, 2
+def _event_counts(model: Classifier, raw: EventStore) -> list[int]:
+    """From an eighth of what the network was trained on to twice as much; of all events, where it reads all."""
+    length, least = min(model.sampling.length, int(np.median(raw.lengths))), 2
     return sorted({max(length * factor // 8, least) for factor in (1, 2, 4, 8, 16)})
 
 
