@@ -142,6 +142,10 @@ def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_na
         assert {each.name for each in describe_settings(recipe)} <= shown.keys()
 
 
+def test_every_verb_but_the_demo_has_its_facts_as_json():
+    assert [verb for verb in VERBS if "--json" not in build_parser(verb)._option_string_actions] == ["demo"]
+
+
 def choices(verb, name):
     (option,) = (each for each in build_parser(verb)._actions if each.dest == name)
     return list(option.choices or ())

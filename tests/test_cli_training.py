@@ -215,7 +215,14 @@ def test_a_recipe_of_ones_own_is_trained(folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "mine.yaml").write_text(
         "base: folder\nsampling: {length: 8}\nmodel: {dim: 16, hidden: 16, blocks: 1}\ntraining: {epochs: 1}"
     )
-    assert run("train", "mine.yaml", "--data", "data", "--workers", "1", "--training.batch", "4") == 0
+    assert run("train", "mine.yaml", "--data", "data", "--workers", "1", "--training.batch", "4", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    tested = json.loads(Path("runs/data/evaluation/test.json").read_text())
+    assert {name: facts[name] for name in ("accuracy", "interval", "recordings")} == {
+        name: tested[name] for name in ("accuracy", "interval", "recordings")
+    }
+    assert (facts["run"], facts["task"], facts["epochs"]) == ("runs/data", "train", 1)
+    assert all(Path(facts[name]).exists() for name in ("data", "network", "metrics", "curves"))
     kept = load_recipe("runs/data/recipe.yaml")
     assert (kept.name, kept.sampling.length, kept.training.epochs, kept.training.batch) == ("mine", 8, 1, 4)
     assert kept.augment == load_recipe("folder").augment
@@ -243,8 +250,12 @@ def test_training_says_how_many_sets_of_clusters_it_reads(folder, tmp_path, caps
 def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = ("--workers", "1", "--training.epochs", "1", "--model.dim", "16", "--model.hidden", "16")
-    assert run("pretrain", "digits", "--out", "pretrained", *settings) == 0
-    assert "polarity accuracy" in capsys.readouterr().err
+    assert run("pretrain", "digits", "--out", "pretrained", "--json", *settings) == 0
+    said = capsys.readouterr()
+    assert "polarity accuracy" in said.err
+    facts = json.loads(said.out)
+    assert (facts["run"], facts["task"]) == ("pretrained", "pretrain")
+    assert facts["loss"] == json.loads(Path("pretrained/evaluation/test.json").read_text())["loss"]
     assert run("train", "digits", "--init", "pretrained", *settings) == 0
     assert "Copied 21 weights of the embedding and" in capsys.readouterr().err
     assert run("predict", "pretrained", "pretrained") == 2

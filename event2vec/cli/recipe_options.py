@@ -4,7 +4,7 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace, _ActionsContai
 from pathlib import Path
 from typing import Any
 
-from event2vec.cli.options import DATA, add_workers_option
+from event2vec.cli.options import DATA, add_json_option, add_workers_option
 from event2vec.cli.parser import existing, existing_run
 from event2vec.data.addresses import local_place
 from event2vec.data.datasets import check_source
@@ -42,6 +42,7 @@ def add_recipe_arguments(parser: ArgumentParser) -> None:
         help="resume a run that was stopped, or train it for longer with --training.epochs",
     )
     parser.add_argument("--print-config", action="store_true", help="print all settings as YAML, and train nothing")
+    add_json_option(parser)
     add_workers_option(parser, "prepare the data set before training (--data.workers read batches during it)")
     _add_settings(parser, recipe)
 

@@ -20,7 +20,7 @@ from event2vec.evaluation.sweeps import Point
 from event2vec.execution import Execution, ExecutionOptions
 from event2vec.names import counted, nearest, shown
 from event2vec.settings import plain_settings
-from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, write_comparison
+from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, paper_facts, write_comparison
 from event2vec.studies.experiment import row_folder, run_experiment
 from event2vec.studies.experiment_file import Experiment
 from event2vec.studies.row_run import Setting
@@ -75,6 +75,11 @@ class Comparison:
     def rows(self) -> list[dict[str, str]]:
         """As they are shown: what was measured, and the paper's figures."""
         return [comparison_row(result) for result in self.results]
+
+    def facts(self) -> dict[str, Any]:
+        """All figures in full, for JSON, the paper's beside them."""
+        rows = [result.facts() | {"paper": paper_facts(result)} for result in self.results]
+        return {"folder": str(self.folder), "protocol": self.protocol, "rows": rows}
 
 
 def compare(
