@@ -249,6 +249,15 @@ def test_what_would_have_no_effect_or_cannot_be_is_one_line(data, arguments, mes
     assert not Path("store").exists()
 
 
+def test_a_place_that_is_taken_is_refused_before_the_data_is_looked_at(data, called, capsys):
+    Path("taken").mkdir()
+    Path("taken/notes.txt").touch()
+    looked = called("event2vec.cli.prepare.open_splits", [])
+    wanted = "taken: exists already and is not a store. Choose another --out"
+    assert refused(capsys, "prepare", "folder", "--data", "data", "--out", "taken") == wanted
+    assert looked == []
+
+
 # copy
 
 
@@ -280,6 +289,9 @@ def test_what_copy_cannot_do_is_one_line(data, capsys):
     prepare(capsys)
     said = refused(capsys, "copy", "store", "copied", "--shard-mb", "0")
     assert said.startswith("--shard-mb: must be at least ")
+    Path("taken").mkdir()
+    wanted = "taken: exists already. Remove it or choose another OUT"
+    assert refused(capsys, "copy", "data", "taken") == wanted, "before what is copied is opened"
     assert refused(capsys, "copy", "gone", "copied").startswith("STORE: gone does not exist, expected a store. See")
     with pytest.raises(Event2VecError) as wrong:
         Cluster.of("nonsense:x")

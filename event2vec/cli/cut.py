@@ -11,6 +11,7 @@ take --window too and need no files in between.
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from pathlib import Path
 from typing import get_args
 
 from event2vec.choices import Suffix
@@ -18,6 +19,7 @@ from event2vec.cli.options import (
     add_json_option,
     add_reading_options,
     add_window_options,
+    check_free,
     read_windows,
     reading_options,
 )
@@ -43,6 +45,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(options: Namespace) -> None:
     if read_windows(options) is None:
         raise Event2VecError("--window SECONDS or --window-events N is required")
+    check_free(str(Path(options.out) / Path(options.file).stem), options.overwrite, "--out")
 
 
 def run(options: Namespace) -> None:

@@ -116,9 +116,11 @@ def _add_folder_options(parser: ArgumentParser) -> None:
 
 
 def check(options: Namespace) -> None:
+    from event2vec.data.prepare import check_folder
+
     read_windows(options)
     Cluster.of(options.cluster)
-    local_place(options.out, COPY_LATER)
+    check_folder(local_place(options.out, COPY_LATER), "--out")
     if options.data is None and options.name != "digits":
         raise Event2VecError(f"--data is required: {describe_source(options.name)}")
     if options.data is not None and options.name == "digits":
