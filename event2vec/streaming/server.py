@@ -148,7 +148,7 @@ class PageServer:
         if len(hosts) != 1 or not is_own_host(hosts[0], self.host, self.port):
             return connection.respond(HTTPStatus.FORBIDDEN, "This server has another name.\n")
         if getattr(request, "method", "GET") != "GET":  # older versions of websockets refuse others themselves
-            return connection.respond(HTTPStatus.METHOD_NOT_ALLOWED, "This server is only read from.\n")
+            return connection.respond(HTTPStatus.METHOD_NOT_ALLOWED, "This server accepts GET requests only.\n")
         if request.path == "/":
             return self._page(connection)
         if request.path not in ("/live", "/recording"):

@@ -49,7 +49,7 @@ class Span:
     @classmethod
     def of(cls, minutes: int | float | None, epochs: int | None) -> "Span":
         if minutes is not None and epochs is not None:
-            raise Event2VecError("minutes and epochs exclude each other; omit one of them")
+            raise Event2VecError("minutes and epochs cannot be combined; omit one")
         if epochs is not None:
             return cls(0.0, epochs)
         return cls(MINUTES if minutes is None else float(minutes))
