@@ -109,8 +109,11 @@ def test_an_evaluation_is_shown_class_by_class(called, capsys):
     assert rows["ant"].split()[-2:] == ["bee", "(25%)"]
     assert rows["bee"].split()[-2:] == ["cat", "(50%)"]
     assert rows["cat"].split() == ["cat", "0", "-"], "of which there was none"
-    assert "accuracy 75.00 ± 11.79 % on 6 recordings, 2 draws of 3 votes each" in said.out
+    assert "accuracy 75.00 ± 11.79 % on 6 recordings, 2 evaluations, each averaging 3 draws" in said.out
     assert "among the best five: 100.00 %" in said.out
+    called("event2vec.training.run.Run.evaluate", evaluation(vote=3))
+    assert run("evaluate", NETWORK) == 0
+    assert "accuracy 66.67 % on 6 recordings, the average of 3 draws; 95 % interval" in capsys.readouterr().out
     assert "1 of 6 recordings is unlike the training recordings, such as a.raw: too long" in said.err
 
 
@@ -174,7 +177,7 @@ def test_a_recording_is_seen_as_a_page_or_an_animation(real, tmp_path, capsys, m
     assert run("view", "missing.raw") == 2
     assert "missing.raw does not exist, expected a recording" in capsys.readouterr().err
     assert run("view", real, "--gif", "--mp4") == 2
-    assert "--gif and --mp4 are two files; give one of them" in capsys.readouterr().err
+    assert "choose either --gif or --mp4" in capsys.readouterr().err
     assert run("view", real, "--gif", "--out", "a.html") == 2
     assert "--out must end in .gif with --gif, got a.html" in capsys.readouterr().err
 

@@ -263,7 +263,10 @@ def test_cut_reads_as_it_is_told(called):
     ("arguments", "message"),
     [
         (("--out", "out"), "--window SECONDS or --window-events N is required"),
-        (("--window", "0.1"), "the following arguments are required: --out. See 'event2vec cut --help'"),
+        (
+            ("--window", "0.1"),
+            "--out is required: folder in which a sub-folder with the windows is created. See 'event2vec cut --help'",
+        ),
         (("--out", "out", "--window", "0"), "--window: must be above 0, got 0. See 'event2vec cut --help'"),
         (("--out", "out", "--stride", "1"), "windows: stride requires window, such as 0.1 (seconds)"),
         (

@@ -382,11 +382,16 @@ def test_an_entry_that_cannot_be_removed_is_no_success_for_programs_too(tmp_path
         "refused": [{"name": "folder-0123456789ab", "problem": problem}],
         "freed": 0,
     }
-    assert said.err.splitlines() == [f"event2vec: {problem}", f"0 bytes freed in {tmp_path / 'cache'}"]
+    assert problem == f"{tmp_path / 'cache'}: has no entry 'folder-0123456789ab'; the cache is empty"
+    assert said.err == f"event2vec: {problem}\n", "nothing was freed"
+
+
+def test_an_empty_cache_is_called_empty(tmp_path, capsys):
+    assert said_by(capsys, "cache", "--remove-all").err == f"{tmp_path / 'cache'}: the cache is empty\n"
 
 
 def test_names_and_all_exclude_each_other(data, capsys):
     store = open_for_training("data", "folder", Sampling()).store
-    wanted = "--remove and --remove-all exclude each other; omit one of them"
+    wanted = "--remove and --remove-all cannot be combined; omit one"
     assert refused(capsys, "cache", "--remove-all", "--remove", store.folder.name) == wanted
     assert store.folder.exists()

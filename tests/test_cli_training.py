@@ -150,7 +150,7 @@ def test_python_answers_a_folder_and_says_what_could_not_be_read(network, tmp_pa
     assert [each.file for each in found] == [str(bad), str(good), str(tmp_path / "empty")]
     assert [each.prediction is None for each in found] == [True, False, True]
     assert "bad.raw: begins with" in str(found[0].error)
-    assert found[2].error == f"{tmp_path}/empty: has no recordings in it"
+    assert found[2].error == f"{tmp_path}/empty: has no recordings in it, expected files such as .aedat4, .raw, .npz"
     answer = found[1].prediction
     assert answer is not None
     assert torch.equal(answer.scores, network.predict(good, vote=2).scores)
@@ -265,10 +265,20 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("train",), "RECIPE is required: asl_dvs"),
+        (
+            ("train",),
+            "RECIPE is required, such as folder for your own recordings, or digits. See 'event2vec train --help'",
+        ),
+        (("pretrain", "--print-config"), "or digits. See 'event2vec pretrain --help'"),
         (("train", "digit"), "unknown recipe 'digit' (did you mean digits?)"),
         (("train", "folder"), "--data is required: a prepared store"),
         (("train", "folder", "--data", "nowhere"), "--data: nowhere does not exist, expected a prepared store"),
+        (("train", "folder", "--data", "nowhere"), "or the folder with your recordings, or with the data set as"),
+        (
+            ("train", "folder", "--data", "run/config.json"),
+            "run/config.json: is not a folder, expected the folder with your recordings, one sub-folder for each class",
+        ),
+        (("train", "mine.yaml"), "mine.yaml: does not exist. Check the name and the folder"),
         (("train", "digits", "--data.worker", "3"), "unknown option --data.worker (did you mean --data.workers?)"),
         (("train", "digits", "--data.worker=3"), "unknown option --data.worker (did you mean --data.workers?)"),
         (("train", "digits", "--model.blocs", "3"), "unknown option --model.blocs (did you mean --model.blocks?)"),
@@ -281,8 +291,8 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("train", "digits", "--model.dim", "["), "--model.dim is not YAML"),
         (("train", "digits", "--training.learning_rate", ".nan"), "must be a finite number"),
         (("evaluate", "nowhere"), "RUN: nowhere does not exist, expected a run"),
-        (("evaluate", "run", "--device", "gpu"), "device must be cpu, cuda, cuda:1"),
-        (("probe", "run", "--device", "cuda:99"), "device cuda:99 does not work here"),
+        (("evaluate", "run", "--device", "gpu"), "--device must be cpu, cuda, cuda:1"),
+        (("probe", "run", "--device", "cuda:99"), "--device cuda:99 does not work here"),
         (("experiment", "sharing", "--init", "run", "--pretrain", "digits"), "omit one of them"),
         (("train", "digits", "--trainer.accumulate", "0"), "trainer.accumulate must be at least 1, got 0"),
         (("train", "digits", "--augment.draw_for", "step"), "augment.draw_for must be one of recording, batch"),
@@ -299,7 +309,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("compare",), "--data is required: a prepared store"),
         (
             ("compare", "--recipe", "digits", "--minutes", "1", "--epochs", "1"),
-            "--minutes and --epochs exclude each other",
+            "--minutes and --epochs cannot be combined; omit one",
         ),
         (("compare", "--recipe", "digits", "--values", "1,2"), "--values is for --figure; omit it"),
         (("compare", "--recipe", "digits", "--figure", "events", "--seeds", "2"), "--figure has networks of its own"),

@@ -49,7 +49,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="RECIPE",
         help="the recipe of event2vec, whose data set and augmentation all networks share",
     )
-    parser.add_argument("--minutes", type=positive, metavar="M", help="of training for each network (default: 5)")
+    parser.add_argument(
+        "--minutes", type=positive, metavar="M", help="minutes of training for each network (default: 5)"
+    )
     parser.add_argument("--epochs", type=at_least(1), metavar="N", help="epochs for each network, instead of minutes")
     parser.add_argument("--seeds", type=at_least(1), default=1, metavar="K", help="trainings of each network")
     parser.add_argument(
@@ -69,7 +71,7 @@ def check(options: Namespace) -> None:
 
     check_cluster_options(options)
     if options.minutes is not None and options.epochs is not None:
-        raise Event2VecError("--minutes and --epochs exclude each other; omit one of them")
+        raise Event2VecError("--minutes and --epochs cannot be combined; omit one")
     if options.data is None and load_recipe(options.recipe).data.dataset != "digits":
         raise Event2VecError(f"--data is required: {DATA}. Without recordings: --recipe digits")
     if options.figure and (options.networks or options.seeds > 1):

@@ -34,7 +34,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("out", metavar="OUT", help="the folder or the address to write")
     parser.add_argument(
-        "--shard-mb", type=at_least(LEAST_MB), default=SHARD_MB, metavar="MB", help="size of a shard, about"
+        "--shard-mb",
+        type=at_least(LEAST_MB),
+        default=SHARD_MB,
+        metavar="MB",
+        help="approximate size of a shard in MB",
     )
     parser.add_argument("--cluster", metavar="WHERE", help=f"write shards side by side {CLUSTER}")
     add_json_option(parser)

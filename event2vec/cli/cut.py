@@ -34,10 +34,12 @@ FORMATS = [suffix.removeprefix(".") for suffix in get_args(Suffix)]
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=existing("a recording"), help="a recording, in any format")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where a folder with the windows is made")
+    parser.add_argument(
+        "--out", required=True, metavar="FOLDER", help="folder in which a sub-folder with the windows is created"
+    )
     add_window_options(parser)
     parser.add_argument("--format", choices=FORMATS, default="npz", help="what to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace windows that are there")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing windows")
     add_reading_options(parser)
     add_json_option(parser)
 

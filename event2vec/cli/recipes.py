@@ -23,7 +23,7 @@ def run_task(options: Namespace, task: "Task") -> None:
         _resume(options, task)
         return
     if options.print_config:
-        _print_settings(read_recipe(options), options)
+        _print_settings(read_recipe(options, task), options)
         return
     learn = {"train": train, "pretrain": pretrain}[task]
     places = (options.recipe, options.data, options.out, options.init)

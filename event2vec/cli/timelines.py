@@ -27,7 +27,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 def add_timeline_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "long recordings", "Answers over time; the default of a network trained on windows."
+        "long recordings", "Answers over time: the default for a network trained on windows."
     )
     add_window_options(group)
     group.add_argument("--whole", action="store_true", help="one answer per recording, however long it is")

@@ -38,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def check(options: Namespace) -> None:
     if options.gif and options.mp4:
-        raise Event2VecError("--gif and --mp4 are two files; give one of them")
+        raise Event2VecError("choose either --gif or --mp4")
     suffix = _suffix(options)
     if options.out and suffix and Path(options.out).suffix.lower() != suffix:
         raise Event2VecError(f"--out must end in {suffix} with --{suffix[1:]}, got {options.out}")

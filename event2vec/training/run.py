@@ -115,7 +115,7 @@ class Run(Layout):
     def model(self) -> Classifier:
         """The classifier of the epoch that was best on validation, else of the last one; in evaluation mode.
 
-        `load_model(run.network)` is always that of the last.
+        `load_model(run.network)` always loads the network of the last epoch.
         """
         return load_model(self.folder)
 
@@ -134,7 +134,7 @@ class Run(Layout):
     ) -> EventStore:
         """The recordings that the run was trained on, or those in `data`, as its network reads them.
 
-        With another `sampling`, `data` is opened as a network with that would read it. A validation part that the
+        With another `sampling`, `data` is opened as for a network with that sampling. A validation part that the
         training took from the training recordings is a split of its own here too.
         """
         store = open_store(self, data, sampling, workers, progress)
