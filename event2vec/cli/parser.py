@@ -127,8 +127,17 @@ def existing(expected: str) -> Callable[[str], str]:
     return read
 
 
+def existing_or(word: str, expected: str) -> Callable[[str], str]:
+    """The same, or a word with a meaning of its own."""
+
+    def read(path: str) -> str:
+        return path if path == word else existing(expected)(path)
+
+    return read
+
+
 def existing_or_address(expected: str) -> Callable[[str], str]:
-    """The same for what may also be on the Hugging Face Hub; an address is only read here, not asked for."""
+    """Like `existing`, for what may also be on the Hugging Face Hub; an address is only read here, not asked for."""
 
     def read(path: str) -> str:
         if not is_on_hub(path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from event2vec.choices import Smoothing
 from event2vec.cli.options import add_window_options, check_free, read_windows, reading_options
-from event2vec.cli.parser import existing, file_to_write, positive
+from event2vec.cli.parser import existing_or, file_to_write, positive
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import ShownProgress
 from event2vec.errors import Event2VecError, FileError
@@ -53,13 +53,9 @@ def add_timeline_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--labels",
         metavar="TABLE",
-        type=_existing_labels,
+        type=existing_or("beside", "a table of file, start, stop and class, or beside"),
         help="score the answers: a table of file, start, stop (seconds) and class, or beside for NAME_labels.csv",
     )
-
-
-def _existing_labels(name: str) -> str:
-    return name if name == "beside" else existing("a table of file, start, stop and class, or beside")(name)
 
 
 def check_timeline_options(options: Namespace) -> None:
