@@ -3,6 +3,7 @@
 A recording flows through the rooms in order, and every file does one step of it. Imports point up this list.
 
     errors, names, choices  what goes wrong; names that people chose, shown safely; names to choose between
+    arguments               one value where several are expected, values of the wrong kind
     sensor, columns, events Sensor, Events, EventBatch: the only types that travel between rooms; tensors or arrays
     mersenne                torch's random numbers, drawn by numpy
     documents, settings     safe reading of untrusted JSON and YAML; validated settings that do not import torch
@@ -35,7 +36,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from event2vec.benchmark import run_benchmark as run_benchmark
-    from event2vec.cli.progress import ShownProgress as ShownProgress
     from event2vec.cluster import Cluster as Cluster
     from event2vec.clustering import cluster_batch as cluster_batch
     from event2vec.clustering import cluster_events as cluster_events
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from event2vec.player import show as show
     from event2vec.player import view as view
     from event2vec.progress import Progress as Progress
+    from event2vec.progress import ShownProgress as ShownProgress
     from event2vec.sensor import Sensor as Sensor
     from event2vec.streaming import live as live
     from event2vec.streaming.camera_source import list_cameras as list_cameras
@@ -104,6 +105,7 @@ _HOMES = {
     "Events": "events",
     "EventBatch": "events",
     "Progress": "progress",
+    "ShownProgress": "progress",
     "Cluster": "cluster",
     "read_events": "io",
     "read_recording": "io",
@@ -157,7 +159,6 @@ _HOMES = {
     "live": "streaming",
     "list_cameras": "streaming.camera_source",
     "run_benchmark": "benchmark",
-    "ShownProgress": "cli.progress",
 }
 __all__ = list(_HOMES)  # in flow order
 

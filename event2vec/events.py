@@ -13,9 +13,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int64
 from numpy.typing import NDArray
 
+from event2vec.arguments import several
 from event2vec.columns import COLUMNS as COLUMNS
 from event2vec.columns import arrange_columns, as_array, from_zero
-from event2vec.names import counted
+from event2vec.names import counted, shown
 from event2vec.sensor import Sensor, SensorLike
 
 if TYPE_CHECKING:
@@ -63,11 +64,13 @@ class Events:
     def __len__(self) -> int:
         return len(self.t)
 
-    def __getitem__(self, rows: slice | int | np.integer) -> "Events":
-        """Events by position: `events[:100]`, `events[::2]`. By time: `between`."""
-        if not isinstance(rows, slice):  # a single number would give columns without a length
+    def __getitem__(self, rows: Any) -> "Events":
+        """Events by position: `events[:100]`, `events[::2]`. By time: `between`; others: `select`."""
+        if isinstance(rows, slice):
+            return self.select(rows)
+        if isinstance(rows, int | np.integer):  # it would give columns without a length
             raise ValueError(f"events are taken by slices, got events[{rows}]. For one event: events[{rows}:][:1]")
-        return self.select(rows)
+        raise ValueError(f"events are taken by slices, got events[{shown(rows)}]. Use events.select(...) for others")
 
     def __repr__(self) -> str:
         return f"Events({counted(len(self), 'event')}, {self.duration / 1e3:,.0f} ms, {self.sensor})"
@@ -160,8 +163,9 @@ class EventBatch:
     sensor: Sensor
 
     @classmethod
-    def pad(cls, recordings: Sequence[Events]) -> "EventBatch":
+    def pad(cls, recordings: Events | Sequence[Events]) -> "EventBatch":
         """Pad recordings from one sensor to the length of the longest."""
+        recordings = several(recordings)
         if not recordings:
             raise ValueError("a batch needs at least one recording")
         sensors = {recording.sensor for recording in recordings}

@@ -46,8 +46,13 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A "did you mean" hint for the end of a message; empty if no known name is similar."""
-    near = difflib.get_close_matches(shorten(name), list(known), n=1)
+    near = nearest_names(name, known)
     return f" (did you mean {near[0]}?)" if near else ""
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """The one most similar, or none if no known name is similar."""
+    return difflib.get_close_matches(shorten(name), list(known), n=1)
 
 
 def check_class_names(names: Sequence[str]) -> None:

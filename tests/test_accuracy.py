@@ -1,9 +1,9 @@
 """Intervals of accuracies against other sources, and in the cases where simpler ones fail."""
 
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
-from event2vec.evaluation.accuracy import Accuracies, wilson_interval
+from event2vec.evaluation.accuracy import Accuracies, standard_error, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,12 @@ def test_the_interval_is_the_one_that_scipy_gives(right, recordings):
     found = wilson_interval(right / recordings, recordings)
     assert found == pytest.approx((expected.low, expected.high), abs=1e-12)
     assert 0 <= found.low <= right / recordings <= found.high <= 1
+
+
+@pytest.mark.parametrize(("accuracy", "recordings"), [(0.9, 100), (0.5, 7), (1.0, 60), (0.0, 3)])
+def test_the_standard_error_is_that_of_a_share_of_as_many_draws(accuracy, recordings):
+    assert standard_error(accuracy, recordings) == pytest.approx(binom(recordings, accuracy).std() / recordings)
+    assert standard_error(accuracy, 0) == 0, "nothing is behind it"
 
 
 def test_the_interval_is_the_published_one():

@@ -7,6 +7,7 @@ from conftest import randomise
 
 from event2vec.model import compiled_attention
 from event2vec.model.attention import (
+    ATTENTION,
     PARTS,
     Bidirectional,
     ForgettingDirection,
@@ -15,6 +16,7 @@ from event2vec.model.attention import (
     forgetting_attention,
     forgetting_weights,
 )
+from event2vec.model.config import ATTENTION_KINDS, ModelConfig
 from event2vec.model.gated_linear import gated_linear_attention, gated_linear_recurrence
 from event2vec.model.rows import Rows, reversal, reverse
 
@@ -28,6 +30,14 @@ def draw(batch, heads, length, width, gate=0.0, key_heads=None, seed=0):
 
 def written_out(q, k, v, log_forget):
     return forgetting_weights(q, k, log_forget) @ v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+
+
+def test_what_each_kind_of_attention_has_is_known():
+    assert ATTENTION.keys() == ATTENTION_KINDS.keys()
+    for name, kind in ATTENTION_KINDS.items():
+        direction = ATTENTION[name](ModelConfig(attention=name))
+        assert isinstance(direction, ForgettingDirection) == kind.weights, "which directed_weights computes"
+        assert ("forget_bias" in dict(direction.named_parameters())) == kind.forget_bias
 
 
 def test_weights_are_those_of_the_formula():

@@ -111,8 +111,12 @@ def test_what_is_wrong_with_a_folder_is_said(saved, tmp_path):
     _, folder = saved
     with pytest.raises(Event2VecError, match="does not exist"):
         load_model(tmp_path / "nowhere")
-    with pytest.raises(Event2VecError, match=r"holds no network, expected model.safetensors"):
+    with pytest.raises(Event2VecError, match=r"holds no network, expected .* in its folder 'best' or 'model'$"):
         load_model(tmp_path)
+    with pytest.raises(
+        Event2VecError, match=r"config.json: is a file, expected a run or a folder with a saved network"
+    ):
+        load_model(folder / "config.json")
     config = json.loads((folder / "config.json").read_text())
 
     def change(**facts):

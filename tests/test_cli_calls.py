@@ -11,11 +11,11 @@ from golden.make import FOLDER
 from shell import run
 
 from event2vec import Event2VecError, Sampling, load_recipe, read_events
-from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.evaluation.evaluate import Evaluation
 from event2vec.evaluation.probe import ProbeRow
+from event2vec.progress import ShownProgress
 from event2vec.studies.gallery import Gallery
 from event2vec.studies.report import Report
 from event2vec.studies.tables import Row, RowResult

@@ -10,10 +10,10 @@ from evaluations import evaluation
 from golden.make import FOLDER
 from shell import run
 
-from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
 from event2vec.evaluation.accuracy import wilson_interval
 from event2vec.evaluation.sweeps import Point
+from event2vec.progress import ShownProgress
 
 NETWORK = str(FOLDER / "network")
 EVALUATE, SEVERAL = "event2vec.training.run.Run.evaluate", "event2vec.training.evaluations.evaluate_runs"

@@ -10,8 +10,8 @@ from conftest import assert_same, make_recording
 from shell import refusal, run
 
 from event2vec import Events, Sensor, Windows, read_events, write_events
-from event2vec.cli.progress import ShownProgress
 from event2vec.io import WRITERS
+from event2vec.progress import ShownProgress
 
 VIEW = "event2vec.player.view"
 

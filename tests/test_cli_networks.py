@@ -12,7 +12,6 @@ from golden.make import FOLDER
 from shell import refusal, run
 
 from event2vec import Event2VecError, ModelConfig, Sampling, build_model
-from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
 from event2vec.evaluation.accuracy import Accuracies
 from event2vec.evaluation.probe import ProbeRow
@@ -20,6 +19,7 @@ from event2vec.evaluation.speed import Figure, Speed, Throughput
 from event2vec.evaluation.sweeps import Point
 from event2vec.exporting import Exported
 from event2vec.model.exported import SUFFIXES
+from event2vec.progress import ShownProgress
 from event2vec.studies.compare import Comparison
 from event2vec.studies.comparison_table import NOTE as COMPARISON_NOTE
 from event2vec.studies.comparison_table import PAPER_NOTE

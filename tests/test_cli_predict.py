@@ -23,10 +23,10 @@ from event2vec import (
     save_model,
     write_events,
 )
-from event2vec.cli.progress import ShownProgress
 from event2vec.evaluation.predict import FileAnswer
 from event2vec.evaluation.timeline import timeline
 from event2vec.model.trained_on import QUANTILES, TrainedOn
+from event2vec.progress import ShownProgress
 
 SENSOR = Sensor(34, 30)
 NAMES = ("ant", "bee", "cat", "dog")

@@ -13,12 +13,12 @@ from shell import refusal, run
 from event2vec import Event2VecError, Events, EventStore, Sampling, Sensor, Windows, cluster_events, write_events
 from event2vec.cli.cache import _readable
 from event2vec.cli.printing import with_options
-from event2vec.cli.progress import ShownProgress
 from event2vec.cluster import Cluster
 from event2vec.data.cache import CachedStore
 from event2vec.data.opening import open_for_training
 from event2vec.data.prepare import Report
 from event2vec.data.shard_size import SHARD_MB
+from event2vec.progress import ShownProgress
 
 SENSOR = Sensor(34, 30)
 

@@ -49,7 +49,7 @@ def folder(tmp_path, make_events):
 @pytest.mark.slow
 def test_the_walk_through_of_the_readme(few_digits, tmp_path, capsys, monkeypatch):
     """Train, be stopped, go on, evaluate, predict; the commands as they are written there."""
-    from event2vec.cli.progress import ShownProgress
+    from event2vec.progress import ShownProgress
 
     monkeypatch.chdir(tmp_path)
     ordinary = ShownProgress.advance

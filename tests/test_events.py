@@ -161,6 +161,11 @@ def test_events_are_cut_shown_and_handed_to_numpy(make_events):
     for row in (3, np.int64(3)):
         with pytest.raises(ValueError, match=r"taken by slices, got events\[3\]. For one event: events\[3:\]\[:1\]"):
             events[row]
+    for rows in ([1, 2], np.array([True, False]), "x"):
+        with pytest.raises(
+            ValueError, match=r"^events are taken by slices, got events\[.*\]. Use events.select\(...\)"
+        ):
+            events[rows]
     assert repr(Events.from_arrays([1], [2], [5], [1], sensor=(34, 30))) == "Events(1 event, 0 ms, 34x30)"
     table = events.numpy()
     assert table.dtype.names == ("x", "y", "t", "p", "rho")

@@ -259,6 +259,15 @@ def test_only_the_first_of_two_processes_judges_and_prints(small, tmp_path):
     assert [row["name"] for row in rows] == ["shared", "not shared"]
 
 
+def test_rows_of_your_own_need_no_figures_of_the_paper(tmp_path):
+    (tmp_path / "mine.yaml").write_text("title: Width\nrows: [{name: narrow, settings: {model.dim: 16}}]")
+    (row,) = load_experiment(str(tmp_path / "mine.yaml")).rows
+    assert (row.name, row.settings, row.paper) == ("narrow", {"model.dim": 16}, {})
+    (tmp_path / "mine.yaml").write_text("title: Width\nrows: [{settings: {}}]")
+    with pytest.raises(Event2VecError, match="expected title, and rows of name and settings"):
+        load_experiment(str(tmp_path / "mine.yaml"))
+
+
 def test_what_is_no_experiment_is_said(tmp_path):
     with pytest.raises(Event2VecError, match="unknown experiment 'tables'; expected attention"):
         load_experiment("tables")

@@ -107,6 +107,29 @@ def test_recordings_that_cannot_be_opened_cost_only_the_figures_that_need_them(r
     assert draw_gallery([run], recordings=1, data=run.parent.parent / "store").problem is None
 
 
+def test_a_network_alone_is_not_changed(drawn, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = make_store(tmp_path / "store")
+    network = build_model(RECIPE.model, class_names=["a", "b", "c"], sampling=RECIPE.sampling)
+    save_model(network, tmp_path / "networks/mine")
+    before = sorted((tmp_path / "networks/mine").iterdir())
+    found = draw_gallery("networks/mine", data=store.folder, recordings=0)
+    assert (found.folder, found.problem) == (Path("mine-figures"), None)
+    assert {given[-1].parent for given in drawn.values()} == {Path("mine-figures")}
+    assert sorted((tmp_path / "networks/mine").iterdir()) == before
+
+
+def test_recordings_are_opened_before_anything_is_drawn(run, drawn, monkeypatch):
+    def look(*_):
+        assert not drawn
+        raise Event2VecError("gone")
+
+    monkeypatch.setattr("event2vec.training.run.Run.raw_store", look)
+    (run / "metrics.csv").write_text("epoch,seconds,data_share\n1,2,0.1\n")
+    assert str(draw_gallery(run).problem) == "gone"
+    assert set(drawn) == {"embedding.png", "curves.png"}, "which need no recordings"
+
+
 def test_embeddings_of_all_runs_are_drawn_and_all_else_of_the_first(run, drawn, tmp_path):
     network = randomise(build_model(RECIPE.model, class_names=["a", "b", "c"], sampling=RECIPE.sampling), seed=1)
     save_model(network, tmp_path / "other")

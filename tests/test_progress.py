@@ -5,8 +5,8 @@ import sys
 import pytest
 from streams import Clock
 
-from event2vec.cli.progress import SECONDS_BETWEEN_LINES, ShownProgress
-from event2vec.progress import SILENT, Progress
+from event2vec.cli.progress import shown_progress
+from event2vec.progress import SECONDS_BETWEEN_LINES, SILENT, Progress, ShownProgress
 
 
 class Noted(Progress):
@@ -24,7 +24,7 @@ class Noted(Progress):
 def clock(monkeypatch):
     """Time as the lines of a log see it."""
     clock = Clock()
-    monkeypatch.setattr("event2vec.cli.progress.time", clock)
+    monkeypatch.setattr("event2vec.progress.time", clock)
     return clock
 
 
@@ -105,3 +105,15 @@ def test_names_in_titles_cannot_move_the_cursor(clock, capsys):
         progress.advance(1, "\x07")
         progress.say("\x1b[31m")
     assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_python_user_reads_of_arguments_and_the_command_line_of_options(capsys):
+    ShownProgress().say("set `data`, or `time_unit`")
+    shown_progress().say("set `data`, or `time_unit`")
+    assert capsys.readouterr().err == "set `data`, or `time_unit`\nset --data, or --time-unit\n"
+
+
+def test_of_processes_that_train_together_only_the_first_writes_lines(monkeypatch, capsys):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    ShownProgress().say("once")
+    assert capsys.readouterr().err == ""

@@ -123,6 +123,31 @@ def test_files_that_are_no_recipe(tmp_path):
         Recipe().with_settings({"model.block": 1})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        ("epochs", 3, " (did you mean training.epochs, given as training={'epochs': 3}?)"),
+        ("learning_rat", 0.1, " (did you mean training.learning_rate, given as training={'learning_rate': 0.1}?)"),
+        ("bins", 5, " (did you mean model.bins, given as model={'bins': 5}?)"),  # of another network
+        ("nonsense", 1, ""),
+    ],
+)
+def test_a_setting_without_its_section_is_found_by_its_own_name(name, value, hint):
+    with pytest.raises(Event2VecError) as refused:
+        Recipe().with_settings({name: value})
+    assert str(refused.value) == f"unknown setting {name}{hint}"
+
+
+@pytest.mark.parametrize(
+    ("section", "example"),
+    [("training", "{'epochs': 64}"), ("model", "{'classes': 11}"), ("data", "{'validation': 0.1}")],
+)
+def test_a_section_that_holds_no_settings_is_not_called_unknown(section, example):
+    with pytest.raises(Event2VecError) as refused:
+        Recipe().with_settings({section: 3})
+    assert str(refused.value) == f"{section} must be settings, such as {example}, got 3"
+
+
 @pytest.mark.parametrize("name", ["one.yaml", "two.yaml"])
 def test_a_recipe_builds_on_another(tmp_path, name):
     (tmp_path / "one.yaml").write_text("base: folder\nmodel: {blocks: 3}\nobjective: {mask: {share: 0.2}}")

@@ -18,7 +18,7 @@ from argparse import ArgumentParser, Namespace
 from event2vec.cli.options import CLUSTER, add_json_option
 from event2vec.cli.parser import at_least, existing
 from event2vec.cli.printing import say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.cluster import Cluster
 from event2vec.data.addresses import is_address
 from event2vec.data.shard_size import LEAST_MB, SHARD_MB
@@ -53,7 +53,9 @@ def check(options: Namespace) -> None:
 def run(options: Namespace) -> None:
     from event2vec.data.shard_writer import copy_store
 
-    store = copy_store(options.stores, options.out, options.shard_mb, cluster=options.cluster, progress=ShownProgress())
+    store = copy_store(
+        options.stores, options.out, options.shard_mb, cluster=options.cluster, progress=shown_progress()
+    )
     place, events = hide_secrets(options.out), int(store.offsets[-1])
     if options.json:
         print(json.dumps({"store": place, "recordings": len(store), "events": events}, indent=2))

@@ -25,7 +25,7 @@ from event2vec.cli.options import (
 )
 from event2vec.cli.parser import existing
 from event2vec.cli.printing import say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.errors import Event2VecError
 
 COMPUTES = False
@@ -61,7 +61,7 @@ def run(options: Namespace) -> None:
         windows,
         suffix=f".{options.format}",
         overwrite=options.overwrite,
-        progress=ShownProgress(),
+        progress=shown_progress(),
         **reading_options(options),
     )
     if options.json:

@@ -11,7 +11,7 @@ from pathlib import Path
 from event2vec.cli.options import add_workers_option
 from event2vec.cli.parser import at_least
 from event2vec.cli.printing import print_evaluation, say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def run(options: Namespace) -> int:
     from event2vec.training.train import free_folder, train
 
     began = time.monotonic()
-    progress = ShownProgress()
+    progress = shown_progress()
     settings = {} if options.epochs is None else {"training.epochs": options.epochs}
     say("Handwritten digits are shown to a simulated event camera, and a small Transformer learns to read them")
     run = train("digits", out=free_folder(Path(options.out)), workers=options.workers, progress=progress, **settings)

@@ -19,7 +19,7 @@ from typing import get_args
 from event2vec.cli.options import add_data_option, add_json_option, add_run_argument, add_workers_option, check_free
 from event2vec.cli.parser import file_to_write
 from event2vec.cli.printing import say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.model.exported import SUFFIXES, Format, files_of
 from event2vec.names import counted
 
@@ -51,7 +51,7 @@ def run(options: Namespace) -> None:
     from event2vec.exporting import export
 
     made = export(
-        options.run, options.out, options.format, data=options.data, workers=options.workers, progress=ShownProgress()
+        options.run, options.out, options.format, data=options.data, workers=options.workers, progress=shown_progress()
     )
     if options.json:
         print(json.dumps(made.facts(), indent=2))

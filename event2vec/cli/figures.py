@@ -1,7 +1,7 @@
 """Draw what a network has learnt: its spatial embedding, the events it attends to, its classes, mistakes and curves.
 
 Give two runs to compare their embeddings, such as one with model.spatial parametric and one with lookup. Figures are
-written as PNG and SVG to RUN/figures.
+written as PNG and SVG to RUN/figures; those of a network alone to NAME-figures in the current folder.
 """
 
 import json
@@ -21,7 +21,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=existing_run(RUN),
         help="a run; give several to compare their embeddings",
     )
-    parser.add_argument("--out", metavar="FOLDER", help="where the figures go (default: figures in the first run)")
+    parser.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="where the figures go (default: figures in the first run; for a network alone, NAME-figures)",
+    )
     add_data_option(parser, "where the first run's recordings are now, if they were moved")
     parser.add_argument(
         "--recordings", type=at_least(0), default=3, metavar="N", help="number of recordings whose attention is drawn"

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from event2vec.choices import Precision, TimeUnit
 from event2vec.cli.parser import at_least, existing, existing_run, positive, share
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.cluster import EXPECTED, Cluster
 from event2vec.data.windows import MIN_EVENTS, Windows
 from event2vec.errors import Event2VecError, FileError
@@ -148,7 +148,7 @@ def execution_options(options: Namespace) -> ExecutionOptions:
         "workers": options.workers,
         "device": options.device,
         "precision": options.precision,
-        "progress": ShownProgress(),
+        "progress": shown_progress(),
     }
 
 

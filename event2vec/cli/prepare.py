@@ -23,7 +23,7 @@ from event2vec.cli.options import (
 )
 from event2vec.cli.parser import at_least, existing
 from event2vec.cli.printing import say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.cluster import Cluster
 from event2vec.data.addresses import COPY_LATER, local_place
 from event2vec.data.datasets import DATASETS, SPLITS, describe_source, open_dataset, open_splits
@@ -143,7 +143,7 @@ def run(options: Namespace) -> int:
             datasets,
             options.out,
             workers=options.workers,
-            progress=ShownProgress(),
+            progress=shown_progress(),
             clusters=options.clusters,
             clusterings=options.clusterings,
             seeding=options.seeding,

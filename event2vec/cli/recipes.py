@@ -4,7 +4,7 @@ import json
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.cli.recipe_options import overrides, read_recipe
 from event2vec.errors import FileError
 from event2vec.machine.ranks import is_first_rank
@@ -27,7 +27,7 @@ def run_task(options: Namespace, task: "Task") -> None:
         return
     learn = {"train": train, "pretrain": pretrain}[task]
     places = (options.recipe, options.data, options.out, options.init)
-    run = learn(*places, workers=options.workers, progress=ShownProgress(), **overrides(options))
+    run = learn(*places, workers=options.workers, progress=shown_progress(), **overrides(options))
     _print_facts(run, options)
 
 
@@ -40,7 +40,7 @@ def _resume(options: Namespace, task: "Task") -> None:
     if options.print_config:
         _print_settings(run.recipe, options)
         return
-    run.resume(options.data, workers=options.workers, progress=ShownProgress(), **overrides(options))
+    run.resume(options.data, workers=options.workers, progress=shown_progress(), **overrides(options))
     _print_facts(run, options)
 
 

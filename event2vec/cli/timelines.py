@@ -10,7 +10,7 @@ from event2vec.choices import Smoothing
 from event2vec.cli.options import add_window_options, check_free, read_windows, reading_options
 from event2vec.cli.parser import existing_or, file_to_write, positive
 from event2vec.cli.printing import print_table, say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.errors import Event2VecError, FileError
 from event2vec.names import counted
 
@@ -132,7 +132,7 @@ def _answer(model: "Predictor", file: str, windows: "Windows | None", options: N
         "smooth_over": options.smooth_over,
         "min_confidence": options.min_confidence,
         "vote": options.vote,
-        "progress": ShownProgress(),
+        "progress": shown_progress(),
         **reading_options(options),
     }
     if not options.page:

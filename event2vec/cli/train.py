@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from event2vec.cli.options import add_cluster_options, check_cluster_options, read_cluster
 from event2vec.cli.parser import at_least
 from event2vec.cli.printing import print_table, say
-from event2vec.cli.progress import ShownProgress
+from event2vec.cli.progress import shown_progress
 from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options, overrides
 from event2vec.errors import Event2VecError
 from event2vec.names import counted
@@ -63,7 +63,7 @@ def _cross_validate(options: Namespace) -> None:
     from event2vec.training.folds import cross_validate
 
     places = (options.recipe, options.data, options.out, options.init)
-    workers, cluster, progress = options.workers, read_cluster(options), ShownProgress()
+    workers, cluster, progress = options.workers, read_cluster(options), shown_progress()
     found = cross_validate(
         *places, folds=options.folds, workers=workers, cluster=cluster, progress=progress, **overrides(options)
     )

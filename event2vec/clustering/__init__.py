@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 
+from event2vec.arguments import several
 from event2vec.choices import Seeding as Seeding
 from event2vec.clustering.compiled_engine import CompiledCloud, Task, cluster_polarities, library
 from event2vec.clustering.engine import Cloud
@@ -86,7 +87,7 @@ class BatchedKMeans:
 
 
 def cluster_batch(
-    recordings: Sequence[Events],
+    recordings: Events | Sequence[Events],
     clusters: int,
     *,
     batch: int = 64,
@@ -106,6 +107,7 @@ def cluster_batch(
         settings = Settings(batch, iterations, tolerance, Mersenne(SEED), seeding)
         return _cluster_recording(events, clusters, settings, side_by_side=False)
 
+    recordings = several(recordings)
     if os.getpid() != OWNER:
         return list(map(work, recordings))
     with ThreadPoolExecutor(cpu_count() or 1) as pool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from warnings import warn
 
+from event2vec.arguments import check_kind, several
 from event2vec.cluster import Cluster, Workers
 from event2vec.clustering import BatchedKMeans, Seeding
 from event2vec.data.addresses import COPY_LATER, local_place
@@ -100,7 +101,7 @@ class Plan:
 
 
 def prepare(
-    datasets: Sequence[Dataset],
+    datasets: Dataset | Sequence[Dataset],
     folder: str | Path,
     workers: int = 1,
     progress: Progress = SILENT,
@@ -121,6 +122,9 @@ def prepare(
     A Ray `cluster` ("auto", "local" or "HOST:PORT") does the work instead of `workers`: its nodes must see the same
     files. With `shard_mb`, the store is in shards of about that many megabytes, which `copy_store` can move elsewhere.
     """
+    parts = several(datasets)
+    for part in parts:
+        check_kind(part, Dataset, 'data sets, such as open_splits("folder", "my_recordings/")')
     if clusters is not None and clusters < 2:
         raise Event2VecError(f"clusters must be at least 2, one for each polarity, got {clusters}")
     if clusterings < 1 or (clusterings > 1 and clusters is None):
@@ -130,7 +134,7 @@ def prepare(
     wanted = Clusters(clusters, clusterings, BatchedKMeans(seeding=seeding)) if clusters else None
     if shard_mb is not None:
         check_shard_size(shard_mb)
-    plan = Plan(tuple(datasets), wanted, shard_mb=shard_mb)
+    plan = Plan(tuple(parts), wanted, shard_mb=shard_mb)
     return carry_out(plan, local_place(folder, COPY_LATER), Cluster.of(cluster) or workers, progress)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from event2vec.arguments import several
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.data.addresses import is_address, usual_form
 from event2vec.data.merged import describe_together, version_of
@@ -99,7 +100,7 @@ def copy_store(
     what was stopped, from the first shard that is not complete.
     """
     check_shard_size(shard_mb)
-    sources = [EventStore.open(each) for each in ([store] if isinstance(store, str | Path) else store)]
+    sources = [EventStore.open(each) for each in several(store)]
     made_of = " ".join(["shards of", str(shard_mb), *map(version_of, sources)])
     rows = [*map(Rows.of, sources)]
     copy = _Copy(rows, describe_together(sources), made_of, shard_mb, Cluster.of(cluster), progress)

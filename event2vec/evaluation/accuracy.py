@@ -15,6 +15,11 @@ def deviation(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
+def standard_error(accuracy: float, recordings: int) -> float:
+    """By how much other recordings would typically have changed an accuracy; 0 if none are behind it."""
+    return math.sqrt(accuracy * (1 - accuracy) / recordings) if recordings else 0.0
+
+
 class Interval(NamedTuple):
     """Where the accuracy on endlessly many recordings like these may lie."""
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from event2vec.arguments import check_kind
 from event2vec.data.batches import Recordings
 from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError, FileError
@@ -20,6 +21,7 @@ from event2vec.progress import SILENT, Progress
 
 SEED = 1  # other draws than in training
 BATCH = 32  # recordings that go through the network at once
+TAKES_FOLDERS = ". Run.evaluate takes a folder"
 MANY = 10  # with more classes than this, top-5 accuracy is reported too
 
 
@@ -94,6 +96,7 @@ def evaluate(
     `change` is applied to the events of a recording before some are drawn or clustered. The store may lack some of the
     network's classes, or have them in another order.
     """
+    check_kind(store, EventStore, "a store, such as EventStore.open(folder).split('test')", TAKES_FOLDERS)
     if repeats < 1 or vote < 1:
         raise Event2VecError(f"repeats and vote must be at least 1, got {repeats} and {vote}")
     store = store.with_classes(model.class_names)

@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Unpack
 
+from event2vec.arguments import path_of, several
 from event2vec.errors import Event2VecError, Event2VecWarning, FileError
 from event2vec.events import Events
 from event2vec.io import read_arrays
@@ -48,7 +49,7 @@ class FileAnswer:
 
 def predict(
     run: str | PathLike[str] | Predictor,
-    paths: Iterable[str | PathLike[str]],
+    paths: str | PathLike[str] | Iterable[str | PathLike[str]],
     *,
     vote: int = 1,
     min_confidence: float = 0.0,
@@ -59,8 +60,8 @@ def predict(
         for answer in predict("runs/my_recordings", ["clip.aedat4", "more_recordings/"]):
             print(answer.file, answer.error or answer.prediction.name)
 
-    `vote` and `min_confidence` are those of `Classifier.predict`, and `reading` are options of `read_events`, for files
-    that do not say what they hold.
+    One path need not be in a list. `vote` and `min_confidence` are those of `Classifier.predict`, and `reading` are
+    options of `read_events`, for files that do not say what they hold.
     """
     model = run if isinstance(run, Predictor) else open_predictor(run)
     found = find_files(paths)
@@ -73,9 +74,9 @@ def predict(
     return found
 
 
-def find_files(paths: Iterable[str | PathLike[str]]) -> list[FileAnswer]:
+def find_files(paths: str | PathLike[str] | Iterable[str | PathLike[str]]) -> list[FileAnswer]:
     """The files, and all recordings of the folders, with no answers yet."""
-    return [each for path in paths for each in _files_of(Path(path))]
+    return [each for path in several(paths) for each in _files_of(path_of(path, "paths of recordings or folders"))]
 
 
 def _files_of(path: Path) -> list[FileAnswer]:

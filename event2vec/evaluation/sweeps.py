@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from event2vec.arguments import several
 from event2vec.data.store import EventStore
 from event2vec.data.windows import LONGEST
 from event2vec.errors import Event2VecError
@@ -54,13 +55,14 @@ def sweep(
     kind: Kind,
     model: Classifier,
     raw: EventStore,
-    values: Sequence[int] | Sequence[float],
+    values: int | float | Sequence[int] | Sequence[float],
     repeats: int = 10,
     vote: int = 1,
     progress: Progress = SILENT,
 ) -> list[Point]:
     """The accuracy at each value; `raw` holds recordings with all their events."""
     measure: Callable[..., Point] = {"events": _with_events, "resolution": _with_pixels, "windows": _at_onset}[kind]
+    values = several(values)
     for value in values:  # check all values first: a wrong one must not waste minutes
         if kind == "events":
             _reading(model, int(value))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from event2vec.arguments import path_of
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events
 from event2vec.io import aedat, arrays, atis, es, hdf5, native, prophesee, text
@@ -50,6 +51,7 @@ MAGIC = (
     (b"MATLAB 7.3", "hdf5"),
     (b"MATLAB", "mat"),
 )
+A_FILE = "the path of a recording"
 READABLE = (
     "AEDAT 2.0, 3.1 and 4, Prophesee RAW (EVT2, EVT2.1, EVT3) and DAT, ES, HDF5, npz, npy, mat, N-MNIST bin, txt, csv"
 )
@@ -114,7 +116,7 @@ def read_recording(
 
 def decode_recording(path: str | Path, how: Reading = AS_STORED) -> Recording:
     """`read_recording` with numpy arrays as columns, without torch."""
-    path = Path(path)
+    path = path_of(path, A_FILE)
     try:
         format = detect_format(path)
         how.check(path, format, fixed=format in FIXED)
@@ -134,7 +136,7 @@ def detect_format(path: Path) -> str:
     if not path.exists():
         raise FileError(path, "does not exist. Check the name and the folder")
     if path.is_dir():
-        raise FileError(path, "is a folder, expected one recording. Data sets are read by 'event2vec prepare'")
+        raise FileError(path, "is a folder, expected a recording: name a file in it. event2vec.predict takes folders")
     if not path.is_file():  # opening a pipe would wait for its writer
         raise FileError(path, "is a pipe, a socket or a device, expected a file")
     with path.open("rb") as file:
@@ -167,9 +169,9 @@ def write_events(path: str | Path, events: Events) -> None:
 
         write_events("part.aedat4", events.between(0, 1_000_000))
 
-    Times count from the first event. Only .npz keeps cluster centres and their rho.
+    A file of this name is replaced. Times count from the first event. Only .npz keeps cluster centres and their rho.
     """
-    path = Path(path)
+    path = path_of(path, "the name of a file to write")
     check_output(path)
     if path.suffix.lower() != ".npz":
         _check_plain(path, events)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from event2vec.arguments import path_of
 from event2vec.columns import as_array
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.events import Events, arrange_events
-from event2vec.io import FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, text
+from event2vec.io import A_FILE, FIXED, arrays, decode_recording, detect_format, es, hdf5, read_arrays, text
 from event2vec.io.recording import AS_STORED, Decoded, Reading, bounding_sensor, refused, unwrap
 from event2vec.io.segments import PERIODS, SEGMENT, SUFFIXES, header_length, misplaced, segments
 from event2vec.names import excerpt
@@ -64,7 +65,7 @@ def read_chunks(
 
 def decode_chunks(path: str | Path, how: Reading = AS_STORED, segment: int = SEGMENT) -> Iterator[Events]:
     """`read_chunks` with numpy arrays as columns, without torch."""
-    path = Path(path)
+    path = path_of(path, A_FILE)
     format = detect_format(path)
     size, streamed = path.stat().st_size, can_stream(path)
     if size > LARGE and not streamed:

@@ -6,6 +6,21 @@ from typing import Any, Literal
 from event2vec.sensor import Sensor
 from event2vec.settings import Settings, setting
 
+
+@dataclass(frozen=True)
+class AttentionKind:
+    """What a kind of attention has besides attending; its code is in `model/attention.py`, by the same name."""
+
+    fewer_keys: bool  # keys and values have half as many heads as queries
+    forget_bias: bool  # its gates start from `forget_bias`
+    can_be_relative: bool  # pairs of channels can be rotated: they do not fade each at its own rate
+    weights: bool  # how much one event attends to another is a number, which can be drawn
+
+
+ATTENTION_KINDS = {
+    "forgetting": AttentionKind(fewer_keys=True, forget_bias=True, can_be_relative=True, weights=True),
+    "gated_linear": AttentionKind(fewer_keys=False, forget_bias=False, can_be_relative=False, weights=False),
+}  # by the names that `ModelConfig.attention` takes
 NAMES: list[str] = []  # of networks: each that is defined adds its own
 
 
@@ -55,7 +70,7 @@ class ModelConfig(NetworkConfig, section="model"):
     intensity: Literal["log", "linear"] = setting(
         "log", "weight of a cluster of rho events: ln rho + 1 as in the paper, or rho as in the authors' code"
     )
-    attention: Literal["forgetting", "gated_linear"] = setting("forgetting", "kind of attention (Table 7)")
+    attention: str = setting("forgetting", "kind of attention (Table 7)", choices=lambda: tuple(ATTENTION_KINDS))
     shared: bool = setting(True, "both directions of attention use the same weights (Table 8)")
     relative: bool = setting(
         False,
@@ -86,13 +101,14 @@ class ModelConfig(NetworkConfig, section="model"):
             raise ValueError(
                 f"model.dim must be a multiple of 4: the embedding starts with a quarter of it, got {self.dim}"
             )
-        if self.attention == "forgetting" and self.heads % max(self.heads // 2, 1):
+        kind = ATTENTION_KINDS[self.attention]
+        if kind.fewer_keys and self.heads % max(self.heads // 2, 1):
             raise ValueError(f"model.heads must be 1, 3 or an even number, got {self.heads}")
-        if self.attention == "gated_linear" and self.forget_bias:
+        if self.forget_bias and not kind.forget_bias:
             raise ValueError(
-                "model.forget_bias is for the gates of forgetting attention; gated_linear has no such gates"
+                f"model.forget_bias is for the gates of forgetting attention; {self.attention} has no such gates"
             )
-        if self.relative and self.attention != "forgetting":
+        if self.relative and not kind.can_be_relative:
             raise ValueError(
                 "model.relative needs model.attention forgetting: it rotates pairs of channels, "
                 f"and those of {self.attention} fade each at its own rate"

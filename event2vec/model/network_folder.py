@@ -8,6 +8,7 @@ from event2vec.errors import FileError
 from event2vec.hub import fetch_folder
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
+A_NETWORK = "a run or a folder with a saved network"
 BEST, NETWORK, RECIPE = "best", "model", "recipe.yaml"  # in the folder of a run
 
 
@@ -41,8 +42,10 @@ def find_model(folder: Path) -> Path:
         if (candidate / WEIGHTS).is_file():
             return candidate
     if not folder.exists():
-        raise FileError(folder, "does not exist, expected a run or a folder with a saved network")
+        raise FileError(folder, f"does not exist, expected {A_NETWORK}")
     if (folder / RECIPE).is_file():
         command = f"event2vec train --resume {shlex.quote(str(folder))}"
         raise FileError(folder, f"has no network yet. Resume its training: {command}")
-    raise FileError(folder, f"holds no network, expected {WEIGHTS} in it or in its folder '{NETWORK}'")
+    if folder.is_file():
+        raise FileError(folder, f"is a file, expected {A_NETWORK}. event2vec.runtime.load opens exported files")
+    raise FileError(folder, f"holds no network, expected {WEIGHTS} in it or in its folder '{BEST}' or '{NETWORK}'")

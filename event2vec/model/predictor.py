@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from jaxtyping import Float
 
+from event2vec.arguments import check_kind, several
 from event2vec.data.sampling import Sampling, draw_events
 from event2vec.data.windows import Windows
 from event2vec.errors import Event2VecError, FileError
@@ -72,12 +73,12 @@ class Predictor:
 
     @overload
     def predict(
-        self, recordings: Sequence[Recording], *, vote: int = 1, batch: int = BATCH, min_confidence: float = 0.0
+        self, recordings: Iterable[Recording], *, vote: int = 1, batch: int = BATCH, min_confidence: float = 0.0
     ) -> list[Prediction]: ...
 
     def predict(
         self,
-        recordings: Recording | Sequence[Recording],
+        recordings: Recording | Iterable[Recording],
         *,
         vote: int = 1,
         batch: int = BATCH,
@@ -100,7 +101,10 @@ class Predictor:
         if batch < 1:
             raise Event2VecError(f"batch must be at least 1, got {batch}")
         if not 0 <= min_confidence <= 1:
-            raise Event2VecError(f"`min_confidence` must be from 0 to 1, got {min_confidence}")
+            raise Event2VecError(f"`min_confidence must be from 0 to 1, got {min_confidence}")
+        recordings = several(recordings)
+        for recording in recordings:
+            check_kind(recording, Events | str | Path, "events, or files with recordings")
         network = self.for_reading(len(recordings) * vote)
         answers: list[Prediction] = []
         for start in range(0, len(recordings), batch):

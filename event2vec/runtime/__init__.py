@@ -8,7 +8,7 @@ Neither torch nor lightning is imported. `event2vec export` writes such files.
 """
 
 from collections.abc import Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
+from event2vec.arguments import check_kind
 from event2vec.documents import parse_json
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import EventBatch, Events
@@ -27,6 +28,7 @@ from event2vec.runtime.engines import ENGINES, Engine, unreadable
 
 FORMAT = 1  # of the description inside a file
 LONGEST = 2**24  # characters of it
+ANY_NETWORK = "a run, a folder with a saved network, or a file that 'event2vec export' wrote"
 METHODS = ("random", "clusters")  # of sampling, which need no torch
 
 
@@ -84,7 +86,10 @@ def check_graph(path: Path, exported: "ExportedClassifier") -> None:
 
 def open_predictor(path: str | PathLike[str]) -> Predictor:
     """The network in an exported file, or that of a run or of a folder with a saved network, which needs torch."""
-    if Path(path).is_file() and Path(path).suffix.lower() in SUFFIXES.values():
+    check_kind(path, str | PathLike, ANY_NETWORK)
+    if Path(path).is_file():
+        if Path(path).suffix.lower() not in SUFFIXES.values():
+            raise FileError(fspath(path), f"is not a network. Expected {ANY_NETWORK}")
         return load(Path(path))
     from event2vec.model.checkpoint import load_model
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from event2vec.arguments import several
 from event2vec.baselines import NETWORKS
 from event2vec.cluster import Cluster
 from event2vec.data.addresses import local_place
@@ -84,7 +85,7 @@ class Comparison:
 
 def compare(
     data: str | Path | None = None,
-    networks: Sequence[str] | None = None,
+    networks: str | Sequence[str] | None = None,
     *,
     recipe: str | Path | Recipe = "folder",
     minutes: int | float | None = None,
@@ -105,7 +106,7 @@ def compare(
     `precision` and `progress`.
     """
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
-    names = [OURS, *NETWORKS] if networks is None else list(networks)
+    names = [OURS, *NETWORKS] if networks is None else several(networks)
     span = Span.of(minutes, epochs)
     rows = tuple(network_row(name, base, span.settings) for name in names)
     if not rows or len({row.name for row in rows}) < len(rows):
@@ -123,7 +124,7 @@ def compare(
 def compare_sweep(
     kind: Sweep,
     data: str | Path | None = None,
-    values: Sequence[int] | None = None,
+    values: int | Sequence[int] | None = None,
     *,
     recipe: str | Path | Recipe = "folder",
     minutes: int | float | None = None,
@@ -144,9 +145,9 @@ def compare_sweep(
     base = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
     span = Span.of(minutes, epochs)
     if kind == "events":
-        curves = _curves_over_events(base, sorted(set(values or _counts(base))), span)
+        curves = _curves_over_events(base, sorted(set(several(values or _counts(base)))), span)
     else:
-        curves = _curves_over_pixels(base, sorted(set(values or ())), span)
+        curves = _curves_over_pixels(base, sorted(set(several(values or ()))), span)
     rows = tuple(row for curve in curves for row, _ in curve.trained)
     setting = Setting(data, how=Execution(**how), cluster=Cluster.of(cluster))
     folder = local_place(out) if out else _folder(f"compare-{kind}", base, data)

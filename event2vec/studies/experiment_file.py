@@ -39,16 +39,17 @@ def load_experiment(name_or_path: str) -> Experiment:
     path = EXPERIMENTS.find(name_or_path)
     content = read_yaml(path)
     try:
-        rows = tuple(_read_row(**row) for row in content.pop("rows"))
+        rows = tuple(_read_row(row) for row in content.pop("rows"))
         return Experiment(rows=rows, **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        expected = "expected title and rows of name, settings, paper"
+        expected = "expected title, and rows of name and settings"
         raise FileError(path, f"is not an experiment: {expected} ({shorten(str(error))})") from None
 
 
-def _read_row(*, paper: dict[str, Any], **row: Any) -> Row:
-    """YAML takes 75.88 for a number; figures are kept as the paper writes them."""
-    return Row(paper={name: shorten(str(value)) for name, value in paper.items()}, **row)
+def _read_row(row: dict[str, Any]) -> Row:
+    """YAML takes 75.88 for a number; the paper's figures are kept as it writes them. Rows of one's own have none."""
+    paper = row.get("paper", {})
+    return Row(**row | {"paper": {name: shorten(str(value)) for name, value in paper.items()}})
 
 
 def choose_pretraining(experiment: Experiment, recipe: Recipe, named: str | Path | None) -> Recipe | None:

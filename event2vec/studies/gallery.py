@@ -1,11 +1,13 @@
 """Figures of what networks have learnt, in one folder: embeddings, attention, samples, confusion, curves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+from event2vec.arguments import several
 from event2vec.data.batches import Recordings
+from event2vec.data.store import EventStore
 from event2vec.errors import Event2VecError
 from event2vec.evaluation.evaluate import SEED
 from event2vec.evaluation.figures.attention_maps import draw_attention
@@ -28,7 +30,7 @@ class Gallery:
 
 
 def draw_gallery(
-    runs: Sequence[str | Path | Run],
+    runs: str | Path | Run | Iterable[str | Path | Run],
     folder: str | Path | None = None,
     *,
     recordings: int = 3,
@@ -39,27 +41,42 @@ def draw_gallery(
 
         draw_gallery(["runs/digits"]).folder
 
-    `recordings` is the number of recordings whose attention is drawn. Figures that need recordings are skipped if
-    these cannot be opened. `how` is `workers`, `device`, `precision` and `progress`.
+    They go to `folder`, else into the first run; a network alone is not changed, and has them in NAME-figures in the
+    current folder. `recordings` is the number of recordings whose attention is drawn. Figures that need recordings are
+    skipped if these cannot be opened. `how` is `workers`, `device`, `precision` and `progress`.
     """
     given = Execution(**how)
-    opened = [Run.open(run) for run in runs]
+    opened = [Run.open(run) for run in several(runs)]
     first = opened[0]
-    folder = Path(folder) if folder else first.figures
+    folder = Path(folder) if folder else _usual_folder(first)
     networks = [load_event2vec(run.folder) for run in opened]
+    samples, problem = _open_samples(first, data, given)  # before anything is drawn
     similarity = draw_embedding_maps(dict(zip(_names(opened), networks, strict=True)), folder / "embedding.png")
-    problem = None
+    if first.metrics_file.is_file():
+        first.draw_curves(folder / "curves.png")
+    if samples is None:
+        return Gallery(folder, similarity, problem)
     try:
-        draw_samples(first.raw_store(data, given.workers, given.progress, "test").split("test"), folder / "samples.png")
+        draw_samples(samples, folder / "samples.png")
         if isinstance(networks[0], Classifier):
             found = first.evaluate(data, keep=False, **how)
             first.draw_confusion(found, folder / "confusion.png")
             _draw_recordings(first, networks[0], folder, recordings, data, given.workers)
-        if first.metrics_file.is_file():
-            first.draw_curves(folder / "curves.png")
     except Event2VecError as error:
         problem = error
     return Gallery(folder, similarity, problem)
+
+
+def _usual_folder(run: Run) -> Path:
+    return run.figures if run.is_started else Path(f"{run.folder.resolve().name}-figures")
+
+
+def _open_samples(run: Run, data: str | Path | None, how: Execution) -> tuple[EventStore | None, Event2VecError | None]:
+    """The test recordings with all their events, or why they cannot be opened."""
+    try:
+        return run.raw_store(data, how.workers, how.progress, "test").split("test"), None
+    except Event2VecError as error:
+        return None, error
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

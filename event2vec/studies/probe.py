@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
+from event2vec.arguments import several
 from event2vec.data.opening import open_for_training
 from event2vec.data.sampling import Sampling
 from event2vec.evaluation.probe import HeadTraining, ProbeRow, probe_network
@@ -16,7 +17,7 @@ def probe(
     run: str | Path | Run,
     data: str | Path | None = None,
     dataset: str = "folder",
-    layers: Sequence[int] | None = None,
+    layers: int | Sequence[int] | None = None,
     *,
     sampling: Sampling | None = None,
     repeats: int = 10,
@@ -37,6 +38,6 @@ def probe(
     compute = opened.compute(given.device, given.precision)
     model = load_event2vec(opened).to(compute.device)
     store = open_for_training(data, dataset, sampling, given.workers, given.progress).store
-    depths = range(model.config.blocks + 1) if layers is None else layers
+    depths = range(model.config.blocks + 1) if layers is None else several(layers)
     with compute.autocast():
         return probe_network(model, store, sampling, depths, repeats, given.progress, training)

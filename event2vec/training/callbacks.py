@@ -10,6 +10,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 
+from event2vec.evaluation.accuracy import standard_error
 from event2vec.evaluation.figures.curves import SHARES
 from event2vec.machine.atomic import whole_file
 from event2vec.model.checkpoint import save_model
@@ -129,14 +130,16 @@ def _duration(seconds: float) -> str:
 class Checkpoints(pl.Callback):
     """Saves the last state, to resume from, and the network of the best epoch; ends a training that no longer improves.
 
-    Must come after Diary. Of epochs that are equally good, the one with the lowest loss is best: small validation parts
-    have many of them.
+    Must come after Diary. An accuracy within a standard error of the highest is as good: of these epochs, the one with
+    the lowest loss is best. Small validation parts have many of them, and the first with the highest is chance.
     """
 
-    def __init__(self, run: Layout, objective: Objective, config: TrainingConfig) -> None:
+    def __init__(self, run: Layout, objective: Objective, config: TrainingConfig, recordings: int) -> None:
         self.run, self.every, self.patience = run, config.checkpoint_steps, config.patience
         self.metric, self.sign = f"validation/{objective.monitor}", 1 if objective.higher_is_better else -1
+        self.recordings = recordings if objective.higher_is_better else 0  # behind an accuracy; a loss is no share
         self.best = (-math.inf, -math.inf)
+        self.highest = -math.inf  # of all epochs
         self.waited = 0  # epochs since the best
 
     def on_train_batch_end(
@@ -157,19 +160,32 @@ class Checkpoints(pl.Callback):
             -float(found.get("validation/loss", math.nan)),
         )
         self.waited += 1
-        if score > self.best:  # never without validation recordings
+        if self._is_best(*score):
             self.best, self.waited = score, 0
             if trainer.is_global_zero:
                 save_model(learner.objective.model, self.run.best_network)
         trainer.save_checkpoint(self.run.state)
         trainer.should_stop = has_waited(self.waited, self.patience)
 
+    def _is_best(self, metric: float, gain: float) -> bool:
+        """Whether an epoch is better than the best so far; never without validation recordings."""
+        if math.isnan(metric):
+            return False
+        self.highest = max(self.highest, metric)
+        enough = self.highest - standard_error(self.highest, self.recordings)
+        if metric < enough:
+            return False
+        if self.best[0] < enough:
+            return True
+        return (gain, metric) > (self.best[1], self.best[0])
+
     def state_dict(self) -> dict[str, Any]:
-        return {"best": list(self.best), "waited": self.waited}
+        return {"best": list(self.best), "highest": self.highest, "waited": self.waited}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        metric, loss = state_dict["best"]
-        self.best, self.waited = (metric, loss), state_dict["waited"]
+        metric, gain = state_dict["best"]
+        self.best, self.waited = (metric, gain), state_dict["waited"]
+        self.highest = state_dict.get("highest", metric)  # before there was one, the best had the highest
 
 
 def has_waited(epochs: int, patience: int) -> bool:

@@ -1,13 +1,14 @@
 """Several runs evaluated alike, one after another or side by side on a cluster."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
+from event2vec.arguments import several
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.evaluation.evaluate import Evaluation
 from event2vec.execution import Execution, ExecutionOptions
@@ -16,7 +17,7 @@ from event2vec.training.run import Run
 
 
 def evaluate_runs(
-    runs: Sequence[str | PathLike[str]],
+    runs: str | PathLike[str] | Iterable[str | PathLike[str]],
     data: str | Path | None = None,
     split: str | None = None,
     repeats: int = 10,
@@ -32,7 +33,7 @@ def evaluate_runs(
     Results are kept in each run, as those of a single one. `how` is `workers`, `device`, `precision` and `progress`.
     `workers` prepare data here; on a cluster, each task does it alone.
     """
-    given, cluster, names = Execution(**how), Cluster.of(cluster), [os.fspath(run) for run in runs]
+    given, cluster, names = Execution(**how), Cluster.of(cluster), [os.fspath(run) for run in several(runs)]
     for run in names:  # all, before any is evaluated
         Run.open(run)
     gpus = cluster.gpus_for(given.device) if cluster else 0

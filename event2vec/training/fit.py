@@ -245,6 +245,7 @@ def _trainer(
     progress: Progress,
     begin: Callable[[], None],
 ) -> pl.Trainer:
+    validation = len(store.split("validation")) if "validation" in store.splits else 0
     devices, nodes = recipe.trainer.devices, recipe.trainer.num_nodes
     launched = int(os.environ.get("WORLD_SIZE", 1))  # set by torchrun for every process
     if launched > 1 and devices == "auto":
@@ -261,13 +262,13 @@ def _trainer(
                 precision=training_precision(recipe.trainer.precision, recipe.trainer.accelerator),  # type: ignore[arg-type]
                 accumulate_grad_batches=recipe.trainer.accumulate,
                 gradient_clip_val=recipe.training.clip or None,
-                limit_val_batches=None if "validation" in store.splits else 0,
+                limit_val_batches=None if validation else 0,
                 logger=TensorBoardLogger(run.folder, name="", version=run.tensorboard.name),
                 callbacks=[
                     Beginning(begin),
                     Means(),
                     Diary(run, progress),
-                    Checkpoints(run, objective, recipe.training),
+                    Checkpoints(run, objective, recipe.training, validation),
                 ],
                 plugins=[WholeCheckpoints()],
                 default_root_dir=run.folder,

@@ -15,7 +15,7 @@ from event2vec.errors import FileError
 from event2vec.machine.atomic import clear_leftovers, is_leftover
 from event2vec.machine.locks import LOCK, own
 from event2vec.machine.ranks import is_first_rank
-from event2vec.model.network_folder import BEST, NETWORK, RECIPE, holds_network
+from event2vec.model.network_folder import A_NETWORK, BEST, NETWORK, RECIPE, holds_network
 
 Task = Literal["train", "pretrain"]
 WHAT_A_RUN_IS = "A run is a folder that 'event2vec train' wrote"
@@ -138,7 +138,7 @@ class Layout:
     def check_run(self) -> None:
         """Refuse a folder with neither a run nor a network."""
         if not self.folder.exists():
-            raise FileError(self.folder, "does not exist, expected a run or a folder with a saved network")
+            raise FileError(self.folder, f"does not exist, expected {A_NETWORK}")
         if not self.facts_file.is_file() and not holds_network(self.folder):
             raise FileError(
                 self.folder, f"is not a run: it has neither {self.facts_file.name} nor a network. {WHAT_A_RUN_IS}"

@@ -1,7 +1,7 @@
 """Recipe: all settings of a training, in YAML and on the command line. One dataclass for each section."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from event2vec.documents import RECIPES, read_yaml
 from event2vec.errors import Event2VecError, FileError
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.networks import NETWORKS, section_of
-from event2vec.names import UNPRINTABLE, nearest, printable, shown
+from event2vec.names import UNPRINTABLE, nearest, nearest_names, printable, shown
 from event2vec.settings import Settings, build_settings, describe_settings, plain_settings, setting
 from event2vec.training.config import AugmentConfig, DataConfig, ObjectiveConfig, TrainerConfig, TrainingConfig
 
@@ -50,8 +50,10 @@ class Recipe(Settings):
             content["model"] = _for_network(content["model"], given["model.network"])
         own = {name for name, _ in by_full_name(content)}
         for name, value in given.items():
+            if isinstance(section := content.get(name), Mapping):
+                raise Event2VecError(f"{name} must be settings, such as {_example(section)}, got {shown(value)}")
             if name not in own and name not in (known := setting_names()):  # of another network: a longer list
-                raise Event2VecError(f"unknown setting {name}{nearest(name, known)}")
+                raise Event2VecError(f"unknown setting {name}{_nearest_setting(name, value, known)}")
             *sections, last = name.split(".")
             place = content
             for section in sections:
@@ -104,6 +106,23 @@ def setting_names() -> list[str]:
 def recipes_of_networks() -> list[Recipe]:
     """A recipe with no settings for each network, ours first."""
     return [Recipe(), *(Recipe(model=baseline.section()) for baseline in NETWORKS.values())]
+
+
+def _example(section: Mapping[str, Any]) -> dict[str, Any]:
+    """One setting of a section, a number where there is one."""
+    name = next((name for name, value in section.items() if type(value) in (int, float)), next(iter(section)))
+    return {name: section[name]}
+
+
+def _nearest_setting(name: str, value: Any, known: Sequence[str]) -> str:
+    """A hint at the setting that was meant; where the section was left out, also how Python writes it."""
+    own_names = [each.rpartition(".")[2] for each in known]
+    near = [name] if name in own_names else nearest_names(name, own_names)
+    if "." in name or not near:
+        return nearest(name, known)
+    meant = [full for full, own_name in zip(known, own_names, strict=True) if own_name == near[0]]
+    section = meant[0].rpartition(".")[0]
+    return f" (did you mean {' or '.join(meant)}, given as {section}={{{near[0]!r}: {shown(value)}}}?)"
 
 
 def _for_network(model: dict[str, Any], network: Any) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class Run(Layout):
     def sweep(
         self,
         kind: Kind,
-        values: Sequence[int] | Sequence[float],
+        values: int | float | Sequence[int] | Sequence[float],
         data: str | Path | None = None,
         split: str | None = None,
         repeats: int = 10,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from event2vec.arguments import check_kind
 from event2vec.cluster import Cluster, Workers
 from event2vec.data.addresses import local_place
 from event2vec.data.batches import sets_of
@@ -108,6 +109,7 @@ def resolve_recipe(
     """The recipe with its settings, and where the data is; settings that would be ignored are refused."""
     recipe = recipe if isinstance(recipe, Recipe) else load_recipe(str(recipe))
     recipe = recipe.with_settings(settings)
+    check_kind(data, str | PathLike | EventStore | None, "a store, or the path of data as `data`")
     source = _whole(data) if isinstance(data, EventStore) else data
     _check_options(recipe, source, settings)
     return recipe, source

@@ -14,7 +14,7 @@ from event2vec.evaluation.figures import pyplot, save_figure
 from event2vec.events import EventBatch, Events
 from event2vec.model.attention import Bidirectional, ForgettingDirection, forgetting_weights
 from event2vec.model.classifier import Classifier
-from event2vec.model.config import ModelConfig
+from event2vec.model.config import ATTENTION_KINDS, ModelConfig
 from event2vec.model.predictor import Predictor
 from event2vec.model.rows import Rows, reverse
 
@@ -27,7 +27,7 @@ def has_attention_to_draw(model: Predictor) -> bool:
     return (
         isinstance(model, Classifier)
         and isinstance(model.config, ModelConfig)
-        and model.config.attention == "forgetting"
+        and ATTENTION_KINDS[model.config.attention].weights
     )
 
 
