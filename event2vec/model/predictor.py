@@ -101,7 +101,7 @@ class Predictor:
         if batch < 1:
             raise Event2VecError(f"batch must be at least 1, got {batch}")
         if not 0 <= min_confidence <= 1:
-            raise Event2VecError(f"`min_confidence must be from 0 to 1, got {min_confidence}")
+            raise Event2VecError(f"`min_confidence` must be from 0 to 1, got {min_confidence}")
         recordings = several(recordings)
         for recording in recordings:
             check_kind(recording, Events | str | Path, "events, or files with recordings")
