@@ -23,7 +23,7 @@ A recording flows through the rooms in order, and every file does one step of it
     training/               recipes, augmentation, objectives, runs, Lightning; the authors' checkpoints
     studies/                tables of the paper, networks compared on your data, and one page about a run
     exporting/              networks as files for a device, checked against torch: ONNX, OpenVINO, torch
-    streaming/              live: a camera, UDP, a pipe or a recording that is played -> answers all the time
+    streaming/              live: a camera, UDP, a pipe or a recording being played -> continuous answers
     benchmark/              speed and memory, measured against alternatives on the same machine
     cli/                    one file for each verb: parse, call, print
     recipes/, experiments/  settings in YAML

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os.path import isfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ class Shelf:
     def names(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.yaml"))
 
-    def find(self, name_or_path: str | Path) -> Path:
+    def find(self, name_or_path: str | Path, place: Path = Path()) -> Path:
+        """The file of a name, or the path itself; for a file in `place` whose suffix was forgotten, a hint."""
         path = Path(name_or_path)
         if path.suffix in (".yaml", ".yml"):
             return path
@@ -42,7 +44,8 @@ class Shelf:
         if name not in known:
             usual = [each for each in known if not each.endswith("_published")]  # they would make the line too long
             there_are = f"expected {', '.join(usual)}, or a file that ends in .yaml"
-            raise Event2VecError(f"unknown {self.kind} {shown(name)}{nearest(name, known)}; {there_are}")
+            hint = f" (did you mean {name}.yaml?)" if isfile(place / f"{name}.yaml") else nearest(name, known)
+            raise Event2VecError(f"unknown {self.kind} {shown(name)}{hint}; {there_are}")
         return self.folder / f"{name}.yaml"
 
 
@@ -98,7 +101,8 @@ def read_text(path: Path, largest: int) -> str:
     """The text of a regular file; a pipe would block, and an endless device would fill the memory."""
     try:
         if not path.is_file():
-            raise FileError(path, "is not a file" if path.exists() else "does not exist")
+            problem = "is not a file" if path.exists() else "does not exist. Check the name and the folder"
+            raise FileError(path, problem)
         if path.stat().st_size > largest:
             raise FileError(path, f"has {path.stat().st_size:,} bytes, expected at most {largest:,}")
         return path.read_text("utf-8")

@@ -38,6 +38,13 @@ class Address:
             raise Event2VecError(f"{shown(text)} is not an address; expected {SCHEME}OWNER/NAME or with @REVISION")
         return cls(*found.groups())
 
+    @classmethod
+    def to_push(cls, repo: str, name: str = "repo") -> "Address":
+        """A whole repository, as OWNER/NAME or as its address; errors call it `name`."""
+        if not re.fullmatch(f"{PART}/{PART}", repo.removeprefix(SCHEME)):
+            raise Event2VecError(f"{name} must be OWNER/NAME, got {shown(repo)}")
+        return cls(repo.removeprefix(SCHEME))
+
     def __str__(self) -> str:
         revision = f"@{self.revision}" if self.revision else ""
         return f"{SCHEME}{self.repo}{revision}{f'/{self.file}' if self.file else ''}"

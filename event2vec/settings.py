@@ -126,7 +126,9 @@ def _expected(kind: Any) -> str:
 def build_settings(section: type, content: Any, where: str = "") -> Any:
     """A dataclass from what YAML or JSON hold, with every name and type checked."""
     if not isinstance(content, Mapping):
-        raise Event2VecError(f"{where or 'the recipe'} must be settings with names, got {shown(content)}")
+        raise Event2VecError(
+            f"{where or 'the recipe'} must be a mapping of setting names to values, got {shown(content)}"
+        )
     known = [each.name for each in fields(section)]
     values = {}
     try:

@@ -154,7 +154,7 @@ def read_settings(path: Path, random: Random) -> Iterable[str]:
     """As `event2vec train digits --NAME VALUE` reads them; names are those that the parser knows."""
     given = (line.partition(" ") for line in _arguments(path))
     values = {name: value for name, _, value in given if name in SETTINGS}
-    read_recipe(Namespace(recipe="digits", **values))
+    read_recipe(Namespace(recipe="digits", **values), "train")
     return ()
 
 

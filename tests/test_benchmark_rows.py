@@ -153,7 +153,7 @@ def test_a_comparison_shows_what_changed_and_says_where_nothing_can_be_compared(
         (("live", "--minutes", "-1"), "--minutes: must be above 0, got -1. See 'event2vec benchmark --help'"),
         (
             ("data", "--compare", "no.json"),
-            "--compare: no.json does not exist, expected what --json wrote earlier. See",
+            "--compare: no.json does not exist, expected a file that --json wrote earlier. See",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

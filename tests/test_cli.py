@@ -142,6 +142,10 @@ def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_na
         assert {each.name for each in describe_settings(recipe)} <= shown.keys()
 
 
+def test_every_verb_but_the_demo_has_its_facts_as_json():
+    assert [verb for verb in VERBS if "--json" not in build_parser(verb)._option_string_actions] == ["demo"]
+
+
 def choices(verb, name):
     (option,) = (each for each in build_parser(verb)._actions if each.dest == name)
     return list(option.choices or ())
@@ -171,8 +175,12 @@ def test_a_wrong_call_exits_with_2(arguments, capsys):
 
 def test_a_wrong_call_gets_one_line_in_the_users_own_words(capsys):
     for arguments, message in (
-        (["prepare", "folder"], "required: --out. See 'event2vec prepare --help'"),
-        (["predict"], "required: RUN, FILE. See 'event2vec predict --help'"),
+        (["prepare", "folder"], "--out is required: the folder to write. See 'event2vec prepare --help'"),
+        (["info"], "event2vec: FILE is required: recordings, in any format. See 'event2vec info --help'"),
+        (
+            ["predict"],
+            "or a file that 'event2vec export' wrote; FILE is required: recordings in any format, or folders",
+        ),
         (["trian", "digits"], "unknown verb 'trian' (did you mean train?). See 'event2vec --help'"),
         (["prepare", "nmist", "--out", "x"], "NAME: must be one of dvs_gesture, asl_dvs"),
         (["prepare", "nmist", "--out", "x"], "got 'nmist' (did you mean nmnist?)"),
@@ -214,6 +222,7 @@ def test_an_unexpected_error_is_one_line_and_its_place_on_demand(capsys, monkeyp
     assert run("info", "a") == 1
     error = capsys.readouterr().err
     assert error.startswith("event2vec: this should not happen: ZeroDivisionError: division by zero. Please report it")
+    assert error.endswith(", together with the output of the same command with EVENT2VEC_DEBUG=1 set\n")
     assert error.count("\n") == 1
     monkeypatch.setenv("EVENT2VEC_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):

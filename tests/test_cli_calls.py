@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from evaluations import evaluation
 from golden.make import FOLDER
 from shell import run
@@ -52,6 +53,16 @@ def test_a_report_with_a_section_that_failed_is_not_a_success(called, some_run, 
     called("event2vec.studies.report.report", Report(Path("page.html"), None, {"Accuracy": "the store is gone"}))
     assert run("report", some_run) == 2
     assert capsys.readouterr().err == "The page: page.html\n"
+    assert run("report", some_run, "--json") == 2
+    facts = {"page": "page.html", "evaluation": None, "problems": {"Accuracy": "the store is gone"}}
+    assert json.loads(capsys.readouterr().out) == facts
+
+
+def test_a_report_has_its_page_and_its_evaluation_as_json(report, some_run, capsys):
+    assert run("report", some_run, "--json") == 0
+    said = capsys.readouterr()
+    facts = {"page": "page.html", "evaluation": json.loads(json.dumps(evaluation().facts())), "problems": {}}
+    assert (json.loads(said.out), said.err) == (facts, "")
 
 
 @pytest.fixture
@@ -98,8 +109,11 @@ def test_an_evaluation_is_shown_class_by_class(called, capsys):
     assert rows["ant"].split()[-2:] == ["bee", "(25%)"]
     assert rows["bee"].split()[-2:] == ["cat", "(50%)"]
     assert rows["cat"].split() == ["cat", "0", "-"], "of which there was none"
-    assert "accuracy 75.00 ± 11.79 % on 6 recordings, 2 draws of 3 votes each" in said.out
+    assert "accuracy 75.00 ± 11.79 % on 6 recordings, 2 evaluations, each averaging 3 draws" in said.out
     assert "among the best five: 100.00 %" in said.out
+    called("event2vec.training.run.Run.evaluate", evaluation(vote=3))
+    assert run("evaluate", NETWORK) == 0
+    assert "accuracy 66.67 % on 6 recordings, the average of 3 draws; 95 % interval" in capsys.readouterr().out
     assert "1 of 6 recordings is unlike the training recordings, such as a.raw: too long" in said.err
 
 
@@ -163,7 +177,7 @@ def test_a_recording_is_seen_as_a_page_or_an_animation(real, tmp_path, capsys, m
     assert run("view", "missing.raw") == 2
     assert "missing.raw does not exist, expected a recording" in capsys.readouterr().err
     assert run("view", real, "--gif", "--mp4") == 2
-    assert "--gif and --mp4 are two files; give one of them" in capsys.readouterr().err
+    assert "choose either --gif or --mp4" in capsys.readouterr().err
     assert run("view", real, "--gif", "--out", "a.html") == 2
     assert "--out must end in .gif with --gif, got a.html" in capsys.readouterr().err
 
@@ -226,6 +240,11 @@ def test_folds_are_a_table_with_their_sum(called, tmp_path, capsys):
     assert rows[2][-1] == "2.5"
     assert "accuracy 80.00 ± 14.14 % over 2 folds, 20 recordings; 95 % interval" in said.out
     assert "Saved to out/folds.json and out/folds.csv" in said.err
+    assert run("train", "folder", "--data", tmp_path, "--folds", "2", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [facts[name] for name in ("folder", "summary", "table")] == ["out", "out/folds.json", "out/folds.csv"]
+    assert facts["interval"] == pytest.approx(CrossValidation.of(Path("out"), folds).interval)
+    assert [fold["interval"] for fold in facts["folds"]] == [pytest.approx(fold.interval) for fold in folds]
 
 
 def test_figures_say_where_they_are_and_which_are_missing(called, capsys):
@@ -291,6 +310,8 @@ def test_settings_are_printed_alone_whatever_else_was_asked_for(called, more, tm
     said = capsys.readouterr()
     wanted = load_recipe("digits").with_settings({"training.epochs": 7})
     assert (said.out, said.err, calls) == (wanted.to_yaml(), "", ([], []))
+    assert run("train", "digits", "--print-config", "--training.epochs", "7", "--json", *more) == 0
+    assert json.loads(capsys.readouterr().out) == yaml.safe_load(said.out)
     (tmp_path / "recipe.yaml").write_text(said.out)
     (tmp_path / "run.json").write_text('{"task": "train", "data": "store"}')
     assert run("train", "--resume", tmp_path, "--print-config") == 0

@@ -273,8 +273,8 @@ def test_a_sweep_gives_programs_the_same_points_and_says_where_they_are(called, 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--events", "1", "--windows", "1"), "--events and --windows are two sweeps; run one at a time"),
-        (("--resolution", "1", "--windows", "1"), "--resolution and --windows are two sweeps; run one at a time"),
+        (("--events", "1", "--windows", "1"), "only one sweep at a time: omit --events or --windows"),
+        (("--resolution", "1", "--windows", "1"), "only one sweep at a time: omit --resolution or --windows"),
         (
             ("--events", "0"),
             "--events takes whole numbers of at least 1, separated by commas, such as 1,2,4, got '0'",
@@ -285,11 +285,11 @@ def test_a_sweep_gives_programs_the_same_points_and_says_where_they_are(called, 
         ),
         (
             (NETWORK, "--events", "5"),
-            "--events is for one run at a time, here; omit the other runs and --cluster",
+            "--events takes one run at a time, without --cluster",
         ),
         (
             ("--windows", "5", "--cluster", "auto"),
-            "--windows is for one run at a time, here; omit the other runs and --cluster",
+            "--windows takes one run at a time, without --cluster",
         ),
         (("--threads", "2"), "--threads is for tasks on a cluster; omit it, or add --cluster"),
         (("--vote", "0"), "--vote: must be at least 1, got 0. See 'event2vec evaluate --help'"),

@@ -145,6 +145,13 @@ def test_what_was_written_is_said_with_its_events_seconds_and_sensor(capsys):
     assert said_by(capsys, "convert", "in.npz", "one.csv", "--start", "1").err == "one.csv: 1 event, 0.000 s, 9x8\n"
 
 
+def test_what_was_written_is_json_too(capsys):
+    Path("in.csv").write_text("7,1,1,1\n1250007,2,2,0\n")
+    said = said_by(capsys, "convert", "in.csv", "out.npz", "--sensor", "9x8", "--json")
+    facts = {"file": "out.npz", "events": 2, "duration_us": 1_250_000, "input_start_us": 7, "width": 9, "height": 8}
+    assert (json.loads(said.out), said.err) == (facts, "")
+
+
 @pytest.mark.parametrize("suffix", [suffix for suffix in WRITERS if suffix != ".hdf5"])
 def test_every_suffix_of_the_help_can_be_written(suffix, capsys):
     events = make_recording(50)
@@ -256,7 +263,10 @@ def test_cut_reads_as_it_is_told(called):
     ("arguments", "message"),
     [
         (("--out", "out"), "--window SECONDS or --window-events N is required"),
-        (("--window", "0.1"), "the following arguments are required: --out. See 'event2vec cut --help'"),
+        (
+            ("--window", "0.1"),
+            "--out is required: folder in which a sub-folder with the windows is created. See 'event2vec cut --help'",
+        ),
         (("--out", "out", "--window", "0"), "--window: must be above 0, got 0. See 'event2vec cut --help'"),
         (("--out", "out", "--stride", "1"), "windows: stride requires window, such as 0.1 (seconds)"),
         (
@@ -291,6 +301,22 @@ def test_the_file_is_here_with_the_name_of_the_recording_unless_named(options, p
     assert run("view", "deep/walk.npz", "--sensor", "40x40", *options) == 0
     reading = {"sensor": Sensor(40, 40), "columns": None, "time_unit": None}
     assert calls == [(("deep/walk.npz", Path(path)), reading)]
+
+
+def test_what_view_wrote_is_json_too(capsys):
+    write_events(Path("a.npz"), make_recording(20))
+    said = said_by(capsys, "view", "a.npz", "--json")
+    events = read_events("a.npz")
+    assert json.loads(said.out) == {
+        "file": "a.html",
+        "events": 20,
+        "events_shown": 20,
+        "speed": None,
+        "duration_us": events.duration,
+        "width": events.sensor.width,
+        "height": events.sensor.height,
+    }
+    assert said.err == ""
 
 
 @pytest.mark.parametrize(

@@ -139,11 +139,11 @@ def test_what_was_pushed_is_said_with_the_way_to_load_it(called, capsys):
     assert handed_on(calls) == ((NETWORK, "hf://anna/g"), wanted)
 
 
-@pytest.mark.parametrize("repo", ["anna", "anna/", "/g", "anna/g/../x", "https://hub/anna/g"])
+@pytest.mark.parametrize("repo", ["anna", "anna/", "/g", "anna/g@v1", "anna/g/../x", "https://hub/anna/g"])
 def test_a_name_that_no_repository_has_is_refused_before_the_network_is_loaded(called, repo, capsys):
     pytest.importorskip("huggingface_hub", reason="needs pip install 'event2vec[hub]'")
     calls = called(PUSH, PUSHED)
-    assert "is not an address; expected hf://OWNER/NAME or with @REVISION" in refused(capsys, "push", NETWORK, repo)
+    assert refused(capsys, "push", NETWORK, repo) == f"REPO must be OWNER/NAME, got '{repo}'"
     assert calls == []
 
 
@@ -374,6 +374,19 @@ def test_every_option_of_an_experiment_reaches_the_library_and_the_table_is_show
     assert said.err == "The table is in out/table.csv, out/table.md and out/table.json\n"
 
 
+def test_an_experiment_has_every_figure_as_json(called, capsys):
+    shared = RowResult(Row("shared", {}, {"DVS Gesture": "97.57"}), (0.9,), 50, ((0.9,),), 1000, 60.0)
+    called(EXPERIMENT, Reproduction("Sharing", [shared], [ROW], Path("out")))
+    assert run("experiment", "sharing", "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out) == {
+        "folder": "out",
+        "title": "Sharing",
+        "rows": [json.loads(json.dumps(shared.facts()))],
+    }
+    assert said.err.startswith("The table is in")
+
+
 def test_an_experiment_starts_from_a_network_and_has_three_seeds_unless_told_otherwise(called):
     calls = called(EXPERIMENT, Reproduction("", [], [], Path("out")))
     assert run("experiment", "attention", "--init", NETWORK, "--data", ".") == 0
@@ -408,6 +421,13 @@ def test_a_comparison_is_two_tables_with_their_notes(called, capsys):
     assert row_of_paper.split()[:6] == ["event2vec", "97.50", "12", "DVS", "Gesture", "97.57"]
     files = "table.html, table.csv, table.md, table.json, accuracy_*.png"
     assert said.err == f"Tables and pictures are in out: {files}\n"
+    assert run("compare", "--recipe", "digits", "--networks", "event2vec, frame_cnn", "--seeds", "2", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["folder"], facts["protocol"]) == ("out", "Trained for 1 epoch.")
+    (figures,) = facts["rows"]
+    assert (figures["accuracy"], figures["interval"]) == (0.975, pytest.approx(ours.interval))
+    assert figures["paper"]["accuracy"] == "97.57 ± 1.31"
+    calls.pop()
     given, named = handed_on(calls)
     assert given == (None, ["event2vec", "frame_cnn"])
     assert named == {
@@ -456,6 +476,10 @@ def test_a_figure_of_a_comparison_is_a_row_for_each_network_and_value(called, ca
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["network", "events", "accuracy", "(%)"]
     assert rows[1:] == [["a", "8", "66.67"], ["a", "64", "50.00"], ["b", "8", "66.67"]]
+    assert run("compare", "--recipe", "digits", "--figure", "events", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [(each["network"], each["events"]) for each in facts] == [("a", 8), ("a", 64), ("b", 8)]
+    assert facts[1]["accuracy"] == 0.5
 
 
 SEE = {  # what is wrong with an option's value ends in where to look

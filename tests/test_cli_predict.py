@@ -174,6 +174,11 @@ def test_recordings_that_are_far_longer_than_in_training_get_a_hint_at_windows(
             "--whole gives one answer for a recording and --smooth answers over time; choose one",
         ),
         (
+            ("1.npz", "--labels", "gone.csv"),
+            "--labels: gone.csv does not exist, expected a table of file, start, stop and class, or beside. "
+            "See 'event2vec predict --help'",
+        ),
+        (
             ("1.npz", "--whole", "--labels", "beside"),
             "--whole gives one answer for a recording and --labels answers over time; choose one",
         ),

@@ -249,6 +249,15 @@ def test_what_would_have_no_effect_or_cannot_be_is_one_line(data, arguments, mes
     assert not Path("store").exists()
 
 
+def test_a_place_that_is_taken_is_refused_before_the_data_is_looked_at(data, called, capsys):
+    Path("taken").mkdir()
+    Path("taken/notes.txt").touch()
+    looked = called("event2vec.cli.prepare.open_splits", [])
+    wanted = "taken: exists already and is not a store. Choose another --out"
+    assert refused(capsys, "prepare", "folder", "--data", "data", "--out", "taken") == wanted
+    assert looked == []
+
+
 # copy
 
 
@@ -280,6 +289,9 @@ def test_what_copy_cannot_do_is_one_line(data, capsys):
     prepare(capsys)
     said = refused(capsys, "copy", "store", "copied", "--shard-mb", "0")
     assert said.startswith("--shard-mb: must be at least ")
+    Path("taken").mkdir()
+    wanted = "taken: exists already. Remove it or choose another OUT"
+    assert refused(capsys, "copy", "data", "taken") == wanted, "before what is copied is opened"
     assert refused(capsys, "copy", "gone", "copied").startswith("STORE: gone does not exist, expected a store. See")
     with pytest.raises(Event2VecError) as wrong:
         Cluster.of("nonsense:x")
@@ -370,11 +382,16 @@ def test_an_entry_that_cannot_be_removed_is_no_success_for_programs_too(tmp_path
         "refused": [{"name": "folder-0123456789ab", "problem": problem}],
         "freed": 0,
     }
-    assert said.err.splitlines() == [f"event2vec: {problem}", f"0 bytes freed in {tmp_path / 'cache'}"]
+    assert problem == f"{tmp_path / 'cache'}: has no entry 'folder-0123456789ab'; the cache is empty"
+    assert said.err == f"event2vec: {problem}\n", "nothing was freed"
+
+
+def test_an_empty_cache_is_called_empty(tmp_path, capsys):
+    assert said_by(capsys, "cache", "--remove-all").err == f"{tmp_path / 'cache'}: the cache is empty\n"
 
 
 def test_names_and_all_exclude_each_other(data, capsys):
     store = open_for_training("data", "folder", Sampling()).store
-    wanted = "--remove and --remove-all exclude each other; omit one of them"
+    wanted = "--remove and --remove-all cannot be combined; omit one"
     assert refused(capsys, "cache", "--remove-all", "--remove", store.folder.name) == wanted
     assert store.folder.exists()

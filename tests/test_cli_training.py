@@ -150,7 +150,7 @@ def test_python_answers_a_folder_and_says_what_could_not_be_read(network, tmp_pa
     assert [each.file for each in found] == [str(bad), str(good), str(tmp_path / "empty")]
     assert [each.prediction is None for each in found] == [True, False, True]
     assert "bad.raw: begins with" in str(found[0].error)
-    assert found[2].error == f"{tmp_path}/empty: has no recordings in it"
+    assert found[2].error == f"{tmp_path}/empty: has no recordings in it, expected files such as .aedat4, .raw, .npz"
     answer = found[1].prediction
     assert answer is not None
     assert torch.equal(answer.scores, network.predict(good, vote=2).scores)
@@ -215,7 +215,14 @@ def test_a_recipe_of_ones_own_is_trained(folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "mine.yaml").write_text(
         "base: folder\nsampling: {length: 8}\nmodel: {dim: 16, hidden: 16, blocks: 1}\ntraining: {epochs: 1}"
     )
-    assert run("train", "mine.yaml", "--data", "data", "--workers", "1", "--training.batch", "4") == 0
+    assert run("train", "mine.yaml", "--data", "data", "--workers", "1", "--training.batch", "4", "--json") == 0
+    facts = json.loads(capsys.readouterr().out)
+    tested = json.loads(Path("runs/data/evaluation/test.json").read_text())
+    assert {name: facts[name] for name in ("accuracy", "interval", "recordings")} == {
+        name: tested[name] for name in ("accuracy", "interval", "recordings")
+    }
+    assert (facts["run"], facts["task"], facts["epochs"]) == ("runs/data", "train", 1)
+    assert all(Path(facts[name]).exists() for name in ("data", "network", "metrics", "curves"))
     kept = load_recipe("runs/data/recipe.yaml")
     assert (kept.name, kept.sampling.length, kept.training.epochs, kept.training.batch) == ("mine", 8, 1, 4)
     assert kept.augment == load_recipe("folder").augment
@@ -243,8 +250,12 @@ def test_training_says_how_many_sets_of_clusters_it_reads(folder, tmp_path, caps
 def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = ("--workers", "1", "--training.epochs", "1", "--model.dim", "16", "--model.hidden", "16")
-    assert run("pretrain", "digits", "--out", "pretrained", *settings) == 0
-    assert "polarity accuracy" in capsys.readouterr().err
+    assert run("pretrain", "digits", "--out", "pretrained", "--json", *settings) == 0
+    said = capsys.readouterr()
+    assert "polarity accuracy" in said.err
+    facts = json.loads(said.out)
+    assert (facts["run"], facts["task"]) == ("pretrained", "pretrain")
+    assert facts["loss"] == json.loads(Path("pretrained/evaluation/test.json").read_text())["loss"]
     assert run("train", "digits", "--init", "pretrained", *settings) == 0
     assert "Copied 21 weights of the embedding and" in capsys.readouterr().err
     assert run("predict", "pretrained", "pretrained") == 2
@@ -254,10 +265,20 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("train",), "RECIPE is required: asl_dvs"),
+        (
+            ("train",),
+            "RECIPE is required, such as folder for your own recordings, or digits. See 'event2vec train --help'",
+        ),
+        (("pretrain", "--print-config"), "or digits. See 'event2vec pretrain --help'"),
         (("train", "digit"), "unknown recipe 'digit' (did you mean digits?)"),
         (("train", "folder"), "--data is required: a prepared store"),
         (("train", "folder", "--data", "nowhere"), "--data: nowhere does not exist, expected a prepared store"),
+        (("train", "folder", "--data", "nowhere"), "or the folder with your recordings, or with the data set as"),
+        (
+            ("train", "folder", "--data", "run/config.json"),
+            "run/config.json: is not a folder, expected the folder with your recordings, one sub-folder for each class",
+        ),
+        (("train", "mine.yaml"), "mine.yaml: does not exist. Check the name and the folder"),
         (("train", "digits", "--data.worker", "3"), "unknown option --data.worker (did you mean --data.workers?)"),
         (("train", "digits", "--data.worker=3"), "unknown option --data.worker (did you mean --data.workers?)"),
         (("train", "digits", "--model.blocs", "3"), "unknown option --model.blocs (did you mean --model.blocks?)"),
@@ -270,8 +291,8 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("train", "digits", "--model.dim", "["), "--model.dim is not YAML"),
         (("train", "digits", "--training.learning_rate", ".nan"), "must be a finite number"),
         (("evaluate", "nowhere"), "RUN: nowhere does not exist, expected a run"),
-        (("evaluate", "run", "--device", "gpu"), "device must be cpu, cuda, cuda:1"),
-        (("probe", "run", "--device", "cuda:99"), "device cuda:99 does not work here"),
+        (("evaluate", "run", "--device", "gpu"), "--device must be cpu, cuda, cuda:1"),
+        (("probe", "run", "--device", "cuda:99"), "--device cuda:99 does not work here"),
         (("experiment", "sharing", "--init", "run", "--pretrain", "digits"), "omit one of them"),
         (("train", "digits", "--trainer.accumulate", "0"), "trainer.accumulate must be at least 1, got 0"),
         (("train", "digits", "--augment.draw_for", "step"), "augment.draw_for must be one of recording, batch"),
@@ -288,7 +309,7 @@ def test_pretraining_and_fine_tuning(few_digits, tmp_path, capsys, monkeypatch):
         (("compare",), "--data is required: a prepared store"),
         (
             ("compare", "--recipe", "digits", "--minutes", "1", "--epochs", "1"),
-            "--minutes and --epochs exclude each other",
+            "--minutes and --epochs cannot be combined; omit one",
         ),
         (("compare", "--recipe", "digits", "--values", "1,2"), "--values is for --figure; omit it"),
         (("compare", "--recipe", "digits", "--figure", "events", "--seeds", "2"), "--figure has networks of its own"),

@@ -147,7 +147,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
         Event2VecError, match=r"unknown network 'max_formr' \(did you mean max_former\?\); .*, or a recipe"
     ):
         compare(tmp_path, ["max_formr"], recipe=BASE)
-    with pytest.raises(Event2VecError, match=r"minutes and epochs exclude each other"):
+    with pytest.raises(Event2VecError, match=r"minutes and epochs cannot be combined; omit one"):
         compare(tmp_path, recipe=BASE, minutes=1.0, epochs=1)
     for networks, shown in ((["event2vec", "event2vec"], "'event2vec', 'event2vec'"), ([], "")):
         with pytest.raises(Event2VecError, match=f"^networks must be one or more, each named once, got {shown}$"):

@@ -18,7 +18,7 @@ def test_the_best_device_is_found():
     "name", ["gpu", "xpu", "meta", "hpu", "vulkan", "xla", "cuda:", "cuda:999", "cpu:1", "", "x" * 999]
 )
 def test_a_device_of_another_kind_is_refused_by_its_name(name):
-    with pytest.raises(Event2VecError, match=r"device must be cpu, cuda, cuda:1 .* or mps, got '") as caught:
+    with pytest.raises(Event2VecError, match=r"`device` must be cpu, cuda, cuda:1 .* or mps, got '") as caught:
         find_device(name)
     assert len(str(caught.value)) < 250
 
@@ -27,7 +27,7 @@ def test_a_device_of_another_kind_is_refused_by_its_name(name):
 def test_a_device_that_is_missing_is_said(name):
     if name == "mps" and torch.backends.mps.is_available():
         pytest.skip("there is one here")
-    with pytest.raises(Event2VecError, match=f"device {name} does not work here: .*Try cpu") as caught:
+    with pytest.raises(Event2VecError, match=f"`device` {name} does not work here: .*Try cpu") as caught:
         find_device(name)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 250

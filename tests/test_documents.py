@@ -141,6 +141,14 @@ class TestShelves:
         with pytest.raises(Event2VecError, match=r"unknown experiment 'x/digits'; expected .*, or a file that ends"):
             EXPERIMENTS.find("x/digits")
 
+    def test_a_file_whose_suffix_was_forgotten_is_the_hint(self, tmp_path, monkeypatch):
+        (tmp_path / "mine.yaml").touch()
+        with pytest.raises(Event2VecError, match=r"unknown recipe 'mine' \(did you mean mine\.yaml\?\)"):
+            RECIPES.find("mine", tmp_path)
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(Event2VecError, match=r"did you mean mine\.yaml"):
+            EXPERIMENTS.find("mine")
+
 
 class TestJson:
     def test_what_is_written_is_read_and_ends_with_a_line(self, tmp_path):

@@ -152,7 +152,7 @@ def test_errors_are_one_line_with_a_remedy(hub, monkeypatch):
         assert "\n" not in str(error.value)
     with pytest.raises(FileError, match=r"^hf://anna/nothing: does not exist, or is private"):
         evaluate_runs(["hf://anna/nothing"])
-    with pytest.raises(Event2VecError, match="expected OWNER/NAME to push to"):
+    with pytest.raises(Event2VecError, match="repo must be OWNER/NAME, got"):
         push(NETWORK, "anna/digits@v1")
 
     def fail(*_, **__):

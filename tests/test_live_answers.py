@@ -16,6 +16,7 @@ from streams import NETWORK, SENSOR, Clock, Silent, chunk_of
 from event2vec import Event2VecError, Sensor, live, load_model
 from event2vec.cli.live import QUIET, Lines, line_of
 from event2vec.io.recording import Reading
+from event2vec.machine.ports import parse_address
 from event2vec.streaming import Live
 from event2vec.streaming.answers import Answer
 from event2vec.streaming.chunk import BACK, Chunk, StreamClock
@@ -25,7 +26,7 @@ from event2vec.streaming.reader import SILENT, Reader
 from event2vec.streaming.recorder import Recorder
 from event2vec.streaming.ring import Ring
 from event2vec.streaming.server import Page, PageServer
-from event2vec.streaming.sources import open_source, parse_address
+from event2vec.streaming.sources import open_source
 from event2vec.streaming.windows import check_window
 
 RECORDING = str(FOLDER / "recordings/7/aedat4.aedat4")
@@ -326,8 +327,8 @@ def test_a_wrong_call_is_one_line(arguments, message, capsys, tmp_path, monkeypa
         ),
         ("camera", {"speed": 2.0}, "`speed` and `loop` are for recordings; camera has its own pace"),
         ("-", {"loop": True}, "`speed` and `loop` are for recordings; - has its own pace"),
-        ("udp:1", {}, "expected HOST:PORT, such as udp://127.0.0.1:3333, got '1'"),
-        ("udp://:65536", {}, "expected HOST:PORT, such as udp://127.0.0.1:3333, got ':65536'"),
+        ("udp:1", {}, "source must be udp://HOST:PORT, such as udp://127.0.0.1:3333, got 'udp:1'"),
+        ("udp://:65536", {}, "source must be udp://HOST:PORT, such as udp://127.0.0.1:3333, got 'udp://:65536'"),
     ],
 )
 def test_what_would_have_no_effect_on_a_source_is_refused(source, settings, message):
@@ -348,7 +349,7 @@ def test_packets_have_the_sensor_of_the_network_unless_another_is_declared():
     [("0.0.0.0:80", ("0.0.0.0", 80)), (":0", ("127.0.0.1", 0)), ("a-b.c:65535", ("a-b.c", 65535))],
 )
 def test_an_address_is_a_host_and_a_port(text, place):
-    assert parse_address(text, "") == place
+    assert parse_address(text) == place
 
 
 @pytest.mark.parametrize("seconds", [0.001, 60.0])

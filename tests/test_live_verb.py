@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from golden.make import FOLDER
-from shell import run
+from shell import refusal, run
 from streams import NETWORK, SENSOR, Silent, columns_of, digits
 
 from event2vec import load_model
@@ -64,13 +64,12 @@ def test_another_sensor_is_said(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((NETWORK,), "a SOURCE is required: camera, udp://HOST:PORT, - or a recording"),
+        ((NETWORK,), "a SOURCE is required: camera, camera:SERIAL, udp://HOST:PORT, - or a recording"),
         ((), "a RUN and a SOURCE are required"),
         ((NETWORK, "missing.raw"), "missing.raw: does not exist"),
         ((NETWORK, "camera"), "no event camera was found"),
         ((NETWORK, RECORDING, "--window", "0"), "window must be from 0.0"),
         ((NETWORK, RECORDING, "--every", "0"), "--every must be from 1 to 60000 milliseconds"),
-        ((NETWORK, RECORDING, "--serve", "nonsense"), "expected HOST:PORT"),
     ],
     ids=lambda value: " ".join(map(str, value))[-40:] if isinstance(value, tuple) else "",
 )
@@ -78,6 +77,24 @@ def test_a_wrong_call_is_one_line(arguments, message, capsys):
     assert run("live", *arguments) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert message in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.raw",), "missing.raw: does not exist, expected camera, camera:SERIAL, udp://HOST:PORT, - or a"),
+        (("udp://foo",), "SOURCE must be udp://HOST:PORT, such as udp://127.0.0.1:3333, got 'udp://foo'"),
+        ((RECORDING, "--serve", "foo"), "--serve must be HOST:PORT, such as 127.0.0.1:8765, got 'foo'"),
+        ((RECORDING, "--record", "kept.raw"), "kept.raw: exists already. Choose another --record or add --overwrite"),
+    ],
+    ids=lambda value: " ".join(map(str, value))[-40:] if isinstance(value, tuple) else "",
+)
+def test_what_can_be_known_at_once_is_refused_before_the_network_is_loaded(arguments, message, called, capsys):
+    open("kept.raw", "w").close()
+    opened = called("event2vec.runtime.open_predictor", None)
+    assert run("live", NETWORK, *arguments) == 2
+    assert refusal(*capsys.readouterr()).startswith(message)
+    assert opened == []
 
 
 def test_cameras_are_listed(capsys, monkeypatch):

@@ -197,7 +197,7 @@ def test_an_answer_below_the_confidence_asked_for_is_unknown(make_events):
                 f"{plain.name} is the best class with {plain.confidence:.1%}, below the {limit:.1%} asked for"
             )
     for wrong in (-0.1, 1.5, float("nan")):
-        with pytest.raises(Event2VecError, match="min_confidence must be from 0 to 1, got"):
+        with pytest.raises(Event2VecError, match="`min_confidence` must be from 0 to 1, got"):
             model.predict(recordings, min_confidence=wrong)
 
 
@@ -214,7 +214,7 @@ def test_many_recordings_and_files_are_answered_as_each_alone(make_events, tmp_p
     (listed,) = model.predict([tmp_path / "a.npz"])
     assert torch.equal(listed.scores, alone[3].scores)
     assert model.predict([]) == []
-    with pytest.raises(Event2VecError, match="vote and batch must be at least 1, got 0 and 32"):
+    with pytest.raises(Event2VecError, match="`vote` must be at least 1, got 0"):
         model.predict(recordings, vote=0)
 
 

@@ -23,6 +23,7 @@ from event2vec.baselines.config import (
     SpikGruConfig,
 )
 from event2vec.model.classifier import count_parameters
+from event2vec.model.config import NAMES
 from event2vec.training.recipe import load_recipe
 
 SENSOR = Sensor(12, 10)
@@ -42,6 +43,10 @@ def layouts() -> list[tuple[str, str]]:
         choices = [each.type for each in fields(network.section) if each.name == "layout"]
         found += [(name, layout) for layout in (get_args(choices[0]) if choices else [""])]
     return found
+
+
+def test_networks_have_one_order_wherever_they_are_listed():
+    assert [name for name in NAMES if name in ("event2vec", *NETWORKS)] == ["event2vec", *NETWORKS]
 
 
 @pytest.mark.parametrize(("name", "layout"), layouts())

@@ -47,7 +47,7 @@ def test_options_are_read_with_their_types(parser):
         (["up", "-"], "unexpected argument '-'; put options after the other arguments"),
         (["up", "--height", "high"], "--height: must be a whole number, got 'high'"),
         (["up", "--style", "clam"], "--style: must be one of calm, wild, got 'clam' (did you mean calm?)"),
-        ([], "the following arguments are required: WHERE"),
+        ([], "WHERE is required: up or down. See 'event2vec fly --help'"),
         (["up", "--height", "x" * 5000], "--height: must be a whole number, got 'xxx"),
     ],
 )

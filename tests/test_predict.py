@@ -63,7 +63,7 @@ def test_a_folder_is_all_its_recordings_and_one_without_any_says_so(model, folde
     (tmp_path / "none").mkdir()
     found = find_files([folder, tmp_path / "none", "a.npz"])
     assert [answer.file for answer in found[:3]] == [str(folder / f"class/{number}.npz") for number in range(3)]
-    assert found[3].error == f"{tmp_path / 'none'}: has no recordings in it"
+    assert found[3].error == f"{tmp_path / 'none'}: has no recordings in it, expected files such as .aedat4, .raw, .npz"
     assert found[4] == FileAnswer("a.npz")
     (folder / "notes.docx").write_text("hello")
     with warnings.catch_warnings(record=True) as said:
@@ -86,7 +86,7 @@ def test_votes_confidence_and_options_of_reading_are_passed_on(model, tmp_path):
     (read,) = predict(model, [tmp_path / "x.txt"], sensor=SMALL, columns="txyp", time_unit="us")
     assert read.prediction is not None
     assert torch.equal(read.prediction.scores, model.predict(events).scores)
-    with pytest.raises(Event2VecError, match="vote and batch must be at least 1, got 0"):
+    with pytest.raises(Event2VecError, match="`vote` must be at least 1, got 0"):
         predict(model, [tmp_path / "x.npz"], vote=0)
 
 

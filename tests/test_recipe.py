@@ -8,10 +8,11 @@ import yaml
 
 from event2vec import Event2VecError, ModelConfig, Sensor, build_model, load_recipe
 from event2vec.baselines import NETWORKS
+from event2vec.cli import build_parser
 from event2vec.documents import RECIPES
 from event2vec.model.classifier import count_parameters
 from event2vec.model.masked import build_masked_model
-from event2vec.training.recipe import Recipe
+from event2vec.training.recipe import Recipe, recipes_by_use
 
 
 def test_all_recipes_of_the_design_are_there():
@@ -19,6 +20,18 @@ def test_all_recipes_of_the_design_are_there():
     expected.add("event_mae_pretrain")
     compared = {f"{name}{size}" for name in NETWORKS for size in ("", "_published")} - {"frame_cnn_published"}
     assert set(RECIPES.names()) == expected | compared
+
+
+def test_every_recipe_is_shown_once_in_its_group_and_those_of_the_authors_can_be_imported():
+    groups = recipes_by_use()
+    assert sorted(name for names in groups.values() for name in names) == RECIPES.names()
+    assert (groups["yours"], groups["to try"]) == (["folder"], ["digits", "nmnist"])
+    assert groups["the paper's"] == ["asl_dvs", "dvs_gesture", "dvs_lip", "dvs_lip_pretrain", "dvs_lip_random"]
+    assert groups["compared systems"][:3] == ["efv", "event_mae", "event_mae_pretrain"]
+    shown = " ".join(build_parser("train").format_help().split())
+    assert "yours: folder; to try: digits, nmnist; the paper's: asl_dvs" in shown
+    shown = " ".join(build_parser("import").format_help().split())
+    assert "trained for: dvs_gesture, asl_dvs, dvs_lip, dvs_lip_pretrain; or a file" in shown
 
 
 @pytest.mark.parametrize("name", RECIPES.names())
@@ -73,10 +86,10 @@ def test_settings_are_changed_by_their_names():
         ({"model": {"sensor": "big"}}, "model.sensor: a sensor must be WIDTHxHEIGHT"),
         ({"model": {"dim": 66}}, "model.dim must be a multiple of 4"),
         ({"sampling": {"length": 0}}, "sampling.length must be at least 1"),
-        ({"training": []}, r"training must be settings with names, got \[\]"),
+        ({"training": []}, r"training must be a mapping of setting names to values, got \[\]"),
         ({"training": {"batch": 0}}, "training.batch must be at least 1"),
         ({"data": {"workers": -1}}, "data.workers must be at least 0, got -1"),
-        ([1], "the recipe must be settings with names"),
+        ([1], "the recipe must be a mapping of setting names to values"),
     ],
 )
 def test_a_mistake_is_one_clear_line(tmp_path, content, message):
@@ -98,7 +111,7 @@ def test_settings_that_go_together_can_be_changed_together():
 def test_files_that_are_no_recipe(tmp_path):
     with pytest.raises(Event2VecError, match=r"unknown recipe 'digit' \(did you mean digits\?\)"):
         load_recipe("digit")
-    with pytest.raises(Event2VecError, match="does not exist"):
+    with pytest.raises(Event2VecError, match=r"none\.yaml: does not exist\. Check the name and the folder"):
         load_recipe(tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("a: [")
     with pytest.raises(Event2VecError, match="is not YAML"):
@@ -150,6 +163,7 @@ def test_a_recipe_builds_on_another(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("base: beside", r"mine.yaml: unknown recipe 'beside' \(did you mean beside\.yaml\?\)"),
         ("base: foldr", r"mine.yaml: unknown recipe 'foldr' \(did you mean folder\?\)"),
         ("base: 7", "mine.yaml: base must be the name of a recipe or a file that ends in .yaml, got 7"),
         (
@@ -164,12 +178,13 @@ def test_a_recipe_builds_on_another(tmp_path, name):
         ("base: other.yaml", "other.yaml: base './mine.yaml' builds on this recipe itself"),
         ("base: none.yaml", "none.yaml: does not exist"),
         ("base: bad.yaml", "bad.yaml: model.dim must be a whole number"),
-        ("base: folder\nmodel: 3", "mine.yaml: model must be settings with names, got 3"),
+        ("base: folder\nmodel: 3", "mine.yaml: model must be a mapping of setting names to values, got 3"),
         ("base: long0.yaml", "more than 10 recipes build on each other"),
     ],
 )
 def test_a_base_that_cannot_be_used_is_one_clear_line(tmp_path, content, message):
     (tmp_path / "mine.yaml").write_text(content)
+    (tmp_path / "beside.yaml").touch()
     (tmp_path / "other.yaml").write_text("base: ./mine.yaml")
     (tmp_path / "bad.yaml").write_text("model: {dim: big}")
     for number in range(20):

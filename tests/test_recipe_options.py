@@ -15,11 +15,11 @@ def parse(*arguments):
 
 
 def test_a_recipe_is_read_with_the_settings_that_were_given():
-    recipe = read_recipe(parse("digits", "--training.epochs", "3", "--model.pooling", "true"))
+    recipe = read_recipe(parse("digits", "--training.epochs", "3", "--model.pooling", "true"), "train")
     assert isinstance(recipe.model, ModelConfig)
     assert (recipe.training.epochs, recipe.model.pooling) == (3, True)
     assert recipe.sampling == load_recipe("digits").sampling
-    assert read_recipe(parse("digits", "--training.learning_rate", "1e-3")).training.learning_rate == 0.001
+    assert read_recipe(parse("digits", "--training.learning_rate", "1e-3"), "train").training.learning_rate == 0.001
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ def test_only_what_was_given_overrides(arguments, found):
 
 
 def test_settings_of_the_network_are_those_of_the_recipe():
-    model = read_recipe(parse("frame_cnn", "--model.bins", "4")).model
+    model = read_recipe(parse("frame_cnn", "--model.bins", "4"), "train").model
     assert isinstance(model, FrameCnnConfig)
     assert model.bins == 4
     with pytest.raises(Event2VecError, match="bins"):
-        read_recipe(parse("digits", "--model.bins", "4"))
+        read_recipe(parse("digits", "--model.bins", "4"), "train")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "RECIPE is required: "),
+        ((), "RECIPE is required, such as folder for your own recordings"),
         (("folder",), "`data` is required: a prepared store"),
         (("digits", "--training.epochs", "["), "--training.epochs is not YAML"),
         (("digits", "--training.epochs", "-3"), "training.epochs must be at least 1, got -3"),

@@ -124,7 +124,7 @@ def test_each_class_has_its_accuracy_and_interval(study):
 def test_the_accuracy_is_said_with_its_draws_and_the_best_five_only_where_they_are(study):
     interval = wilson_interval(4 / 6, 6).percent(1)
     said = sentences(sections._accuracy(judged(study)))
-    lead = f"66.7 % of 6 recordings; other recordings of this kind could give {interval} % (95 % interval, Wilson). "
+    lead = f"66.7 % of 6 recordings; on other recordings of this kind, expect {interval} % (95 % interval, Wilson). "
     assert said.startswith(lead)
     assert "draws" not in said
     assert "Top-5" not in said

@@ -190,7 +190,7 @@ def test_a_network_alone_opens_as_a_run_without_a_past(run, store, tmp_path):
     assert not alone.is_started
     assert alone.evaluate(store.folder, repeats=1).accuracies == run.evaluate(repeats=1).accuracies
     assert sorted(path.name for path in alone.folder.iterdir()) == ["README.md", "config.json", "model.safetensors"]
-    with pytest.raises(Event2VecError, match=r"does not say what it was trained on; set `data`"):
+    with pytest.raises(Event2VecError, match=r": does not say what it was trained on\. Set `data`"):
         alone.evaluate()
     with pytest.raises(Event2VecError, match=r"is not a run: it has no recipe.yaml"):
         _ = alone.recipe
@@ -319,7 +319,7 @@ def test_a_folder_is_read_as_a_prediction_reads_it(run, letters, tmp_path):
 
 def test_a_folder_with_a_class_that_the_network_does_not_know_is_refused_in_one_line(run, letters):
     write_events(letters / "zebra" / "1.npz", make_recording(60))
-    with pytest.raises(Event2VecError, match=r"zebra: is none of the classes that the network knows: a, b, c. Move"):
+    with pytest.raises(Event2VecError, match=r"zebra: 'zebra' is not a class of the network \(a, b, c\)\. Rename"):
         run.evaluate(letters)
 
 

@@ -152,7 +152,7 @@ def test_a_value_from_yaml_or_an_option_becomes_the_type_of_its_setting(name, gi
         ({"listed": "gren"}, "odd.listed must be one of red, green, got 'gren' (did you mean green?)"),
         ({"fewest": 1}, "odd.fewest must be at least 2 and at most 2, got 1"),
         ({"fewest": 3}, "odd.fewest must be at least 2 and at most 2, got 3"),
-        ({"outer": 3}, "odd.outer must be settings with names, got 3"),
+        ({"outer": 3}, "odd.outer must be a mapping of setting names to values, got 3"),
         ({"outer": {"on": None}}, "odd.outer.on must be true or false, got None"),
         ({"outer": {"sensor": 7}}, "odd.outer.sensor: a sensor must be WIDTHxHEIGHT, such as 346x260, got "),
         ({"outer": {"sensor": {"width": 7}}}, "height"),
@@ -174,9 +174,9 @@ def test_a_sensor_is_read_as_yaml_and_as_json_have_it(size):
 
 @pytest.mark.parametrize("content", [None, [], "a", 3])
 def test_what_is_no_set_of_names_is_refused_by_the_name_that_it_has(content):
-    with pytest.raises(Event2VecError, match=r"^outer must be settings with names, got "):
+    with pytest.raises(Event2VecError, match=r"^outer must be a mapping of setting names to values, got "):
         build_settings(Outer, content, "outer")
-    with pytest.raises(Event2VecError, match=r"^the recipe must be settings with names, got "):
+    with pytest.raises(Event2VecError, match=r"^the recipe must be a mapping of setting names to values, got "):
         build_settings(Outer, content)
 
 

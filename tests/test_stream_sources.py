@@ -11,12 +11,13 @@ from conftest import make_recording
 from streams import SENSOR, Clock, columns_of, read_all
 
 from event2vec import Event2VecError, Sensor
+from event2vec.machine.ports import parse_address
 from event2vec.streaming.camera_source import CameraSource
 from event2vec.streaming.packets import decode, encode, is_packet
 from event2vec.streaming.pipe_source import PipeSource
 from event2vec.streaming.recording_source import RecordingSource
 from event2vec.streaming.source import StreamEnded
-from event2vec.streaming.sources import open_source, parse_address
+from event2vec.streaming.sources import open_source
 from event2vec.streaming.udp_source import SWITCH, UdpSource
 
 
@@ -323,11 +324,13 @@ def test_no_camera_is_one_line():
 
 
 def test_sources_have_names(tmp_path):
-    assert parse_address(":8765", "") == ("127.0.0.1", 8765)
-    assert parse_address("[::1]:80", "") == ("::1", 80)
+    assert parse_address(":8765") == ("127.0.0.1", 8765)
+    assert parse_address("[::1]:80") == ("::1", 80)
     for wrong in ("8765", "host", "host:99999", "a b:1", ":"):
-        with pytest.raises(Event2VecError, match="expected HOST:PORT"):
-            parse_address(wrong, "example")
+        with pytest.raises(Event2VecError, match="address must be HOST:PORT"):
+            parse_address(wrong)
+        with pytest.raises(Event2VecError, match="source must be udp://HOST:PORT"):
+            open_source(f"udp://{wrong}", SENSOR)
     with pytest.raises(Event2VecError, match="has its own pace"):
         open_source("udp://127.0.0.1:0", SENSOR, speed=2.0)
     with pytest.raises(Event2VecError, match="`speed` must be above 0"):

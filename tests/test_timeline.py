@@ -228,7 +228,7 @@ def test_a_network_without_windows_asks_for_them(network):
     with pytest.raises(Event2VecError, match="whole recordings, without windows"):
         timeline(bare, events)
     assert len(timeline(bare, events, Windows(window_events=10))) == 5
-    with pytest.raises(Event2VecError, match="min_confidence must be from 0 to 1"):
+    with pytest.raises(Event2VecError, match="`min_confidence` must be from 0 to 1"):
         timeline(network, events, min_confidence=2.0)
 
 

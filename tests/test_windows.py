@@ -381,7 +381,7 @@ def test_cut_writes_the_windows_of_a_real_recording_as_files(suffix, shared_data
     assert_same(read_events(written[1]), wanted[1].events)
     assert f"{len(wanted)} windows of 0.1 s" in capsys.readouterr().err
     assert run_verb(*command) == 2
-    assert "exists already. Choose another folder, or set --overwrite" in capsys.readouterr().err
+    assert "dvs128: exists already. Choose another --out or add --overwrite" in capsys.readouterr().err
     assert run_verb(*command, "--overwrite", "--json") == 0
     assert json.loads(capsys.readouterr().out)["files"] == len(wanted)
 

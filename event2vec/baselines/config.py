@@ -54,22 +54,6 @@ class EventNetConfig(NetworkConfig, section="model"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaxFormerConfig(NetworkConfig, section="model"):
-    """Max-Former (NeurIPS 2025): a spiking Transformer on frames, with max pooling and depthwise convolution early."""
-
-    network: str = named("max_former")
-    bins: int = setting(8, "frames with equal numbers of events that a recording is cut into", least=1, most=256)
-    side: int = setting(32, SIDE, least=1, most=512)
-    dim: int = setting(64, "channels of the last stage; the first convolution has a sixteenth", least=16, most=4096)
-    heads: int = setting(4, "heads of the spiking attention", least=1)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.dim % 16 or self.dim % self.heads:
-            raise ValueError(f"model.dim must be a multiple of 16 and of model.heads ({self.heads}), got {self.dim}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class SparseGruConfig(NetworkConfig, section="model"):
     """EGRU (ICLR 2023): convolutions on frames, and a GRU whose units send only events."""
 
@@ -94,40 +78,11 @@ class MaSnnConfig(NetworkConfig, section="model"):
     network: str = named("ma_snn")
     bins: int = setting(10, "frames of equal duration that a recording is cut into", least=1, most=256)
     side: int = setting(32, SIDE, least=8, most=512)
-    layout: Literal["small", "published"] = setting("small", "pool after each convolution, or but after the first")
+    layout: Literal["small", "published"] = setting(
+        "small", "pool after each convolution, or after all but the first, as published"
+    )
     channels: int = setting(24, "channels of the first convolution; the others have twice as many", least=8, most=1024)
     hidden: int = setting(64, "units of the layer before the last", least=1, most=65536)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpikGruConfig(NetworkConfig, section="model"):
-    """SpikGRU2+ (CVPRW 2024): a spiking ResNet over frames, and spiking GRUs in both directions."""
-
-    network: str = named("spikgru")
-    bins: int = setting(16, "frames of equal duration that a recording is cut into", least=1, most=256)
-    side: int = setting(32, SIDE, least=1, most=512)
-    channels: int = setting(10, "channels of the first stage; each further stage has twice as many", least=1, most=1024)
-    blocks: int = setting(1, "residual blocks in each of four stages; 2 in ResNet-18", least=1, most=8)
-    units: int = setting(64, "units of each direction of a GRU", least=1, most=65536)
-    layers: int = setting(1, "GRUs on top of each other", least=1, most=8)
-    dropout: float = setting(0.2, "share of spikes between GRUs that are dropped in training", least=0, below=1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MstpConfig(NetworkConfig, section="model"):
-    """MSTP (CVPR 2022): two ResNets, over few and over many frames, and a GRU in both directions."""
-
-    network: str = named("mstp")
-    bins: int = setting(8, "frames of the slow branch", least=1, most=256)
-    rate: int = setting(4, "frames of the fast branch for each of these", least=1, most=16)
-    side: int = setting(32, SIDE, least=1, most=512)
-    channels: int = setting(
-        12, "channels of the slow branch's first stage; each further one has twice as many", least=4
-    )
-    blocks: int = setting(1, "residual blocks in each of four stages; 2 in ResNet-18", least=1, most=8)
-    units: int = setting(64, "units of each direction of a GRU", least=1, most=65536)
-    layers: int = setting(1, "GRUs on top of each other", least=1, most=8)
-    dropout: float = setting(0.2, "share of the features of moments that are dropped in training", least=0, below=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,12 +107,28 @@ class EventMaeConfig(NetworkConfig, section="model"):
     dim: int = setting(64, "token width", least=8, most=4096)
     blocks: int = setting(4, "Transformer blocks", least=1, most=64)
     heads: int = setting(4, "attention heads", least=1)
-    widening: int = setting(2, "times the token width inside a block's feed-forward network", least=1, most=8)
+    widening: int = setting(2, "width of the feed-forward network, as a multiple of the token width", least=1, most=8)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dim % self.heads:
             raise ValueError(f"model.dim must be a multiple of model.heads, got {self.dim} and {self.heads}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxFormerConfig(NetworkConfig, section="model"):
+    """Max-Former (NeurIPS 2025): a spiking Transformer on frames, with max pooling and depthwise convolution early."""
+
+    network: str = named("max_former")
+    bins: int = setting(8, "frames with equal numbers of events that a recording is cut into", least=1, most=256)
+    side: int = setting(32, SIDE, least=1, most=512)
+    dim: int = setting(64, "channels of the last stage; the first convolution has a sixteenth", least=16, most=4096)
+    heads: int = setting(4, "heads of the spiking attention", least=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dim % 16 or self.dim % self.heads:
+            raise ValueError(f"model.dim must be a multiple of 16 and of model.heads ({self.heads}), got {self.dim}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,3 +166,34 @@ class EfvConfig(NetworkConfig, section="model"):
         super().__post_init__()
         if self.dim % self.heads:
             raise ValueError(f"model.dim must be a multiple of model.heads, got {self.dim} and {self.heads}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MstpConfig(NetworkConfig, section="model"):
+    """MSTP (CVPR 2022): two ResNets, over few and over many frames, and a GRU in both directions."""
+
+    network: str = named("mstp")
+    bins: int = setting(8, "frames of the slow branch", least=1, most=256)
+    rate: int = setting(4, "frames of the fast branch for each of these", least=1, most=16)
+    side: int = setting(32, SIDE, least=1, most=512)
+    channels: int = setting(
+        12, "channels of the slow branch's first stage; each further one has twice as many", least=4
+    )
+    blocks: int = setting(1, "residual blocks in each of four stages; 2 in ResNet-18", least=1, most=8)
+    units: int = setting(64, "units of each direction of a GRU", least=1, most=65536)
+    layers: int = setting(1, "GRUs on top of each other", least=1, most=8)
+    dropout: float = setting(0.2, "share of the features of moments that are dropped in training", least=0, below=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpikGruConfig(NetworkConfig, section="model"):
+    """SpikGRU2+ (CVPRW 2024): a spiking ResNet over frames, and spiking GRUs in both directions."""
+
+    network: str = named("spikgru")
+    bins: int = setting(16, "frames of equal duration that a recording is cut into", least=1, most=256)
+    side: int = setting(32, SIDE, least=1, most=512)
+    channels: int = setting(10, "channels of the first stage; each further stage has twice as many", least=1, most=1024)
+    blocks: int = setting(1, "residual blocks in each of four stages; 2 in ResNet-18", least=1, most=8)
+    units: int = setting(64, "units of each direction of a GRU", least=1, most=65536)
+    layers: int = setting(1, "GRUs on top of each other", least=1, most=8)
+    dropout: float = setting(0.2, "share of spikes between GRUs that are dropped in training", least=0, below=1)

@@ -131,7 +131,8 @@ def _explain_fault(error: Exception) -> int:
         say("event2vec: there is not enough memory for this. A smaller model, batch or recording needs less")
         return 2
     what = shorten(f"{type(error).__name__}: {error}".partition("\n")[0], LONGEST)
-    say(f"event2vec: this should not happen: {what}. Please report it, with what {DEBUG}=1 in the environment shows")
+    remedy = f"Please report it, together with the output of the same command with {DEBUG}=1 set"
+    say(f"event2vec: this should not happen: {what}. {remedy}")
     return 1
 
 

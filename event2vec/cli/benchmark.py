@@ -62,8 +62,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--compare",
         metavar="FILE",
-        type=existing("what --json wrote earlier"),
-        help="show the change against what --json wrote earlier",
+        type=existing("a file that --json wrote earlier"),
+        help="show the change against a file that --json wrote earlier",
     )
     add_json_option(parser)
 

@@ -31,7 +31,7 @@ def run(options: Namespace) -> int:
     from event2vec.errors import Event2VecError
 
     if options.remove and options.remove_all:
-        raise Event2VecError("--remove and --remove-all exclude each other; omit one of them")
+        raise Event2VecError("--remove and --remove-all cannot be combined; omit one")
     entries = cached_stores()
     if options.remove or options.remove_all:
         return _remove(options.remove or [entry.name for entry in entries], options.json)
@@ -62,7 +62,10 @@ def _remove(names: list[str], as_json: bool) -> int:
         say(f"removed {entry.name}, {_readable(entry.size)}")
     for each in refused:
         say(f"event2vec: {each['problem']}")
-    say(f"{_readable(freed)} freed in {cache_folder()}")
+    if removed:
+        say(f"{_readable(freed)} freed in {cache_folder()}")
+    elif not refused:
+        say(f"{cache_folder()}: the cache is empty")
     return 2 if refused else 0
 
 

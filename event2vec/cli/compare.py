@@ -11,7 +11,9 @@ figures beside them, as a table, CSV, Markdown and a page with pictures. Run the
 rows are not repeated.
 """
 
+import json
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from event2vec.baselines import NETWORKS
 from event2vec.cli.options import (
@@ -19,6 +21,7 @@ from event2vec.cli.options import (
     add_cluster_options,
     add_data_option,
     add_execution_options,
+    add_json_option,
     check_cluster_options,
     execution_options,
     read_cluster,
@@ -27,6 +30,10 @@ from event2vec.cli.options import (
 from event2vec.cli.parser import at_least, positive
 from event2vec.cli.printing import print_rows, print_table, say
 from event2vec.errors import Event2VecError
+
+if TYPE_CHECKING:
+    from event2vec.evaluation.sweeps import Point
+    from event2vec.studies.compare import Comparison
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,7 +49,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="RECIPE",
         help="the recipe of event2vec, whose data set and augmentation all networks share",
     )
-    parser.add_argument("--minutes", type=positive, metavar="M", help="of training for each network (default: 5)")
+    parser.add_argument(
+        "--minutes", type=positive, metavar="M", help="minutes of training for each network (default: 5)"
+    )
     parser.add_argument("--epochs", type=at_least(1), metavar="N", help="epochs for each network, instead of minutes")
     parser.add_argument("--seeds", type=at_least(1), default=1, metavar="K", help="trainings of each network")
     parser.add_argument(
@@ -54,6 +63,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FOLDER", help="where runs, tables and pictures go (default: in experiments/)")
     add_execution_options(parser)
     add_cluster_options(parser, "prepare the data, and train and test networks side by side")
+    add_json_option(parser)
 
 
 def check(options: Namespace) -> None:
@@ -61,7 +71,7 @@ def check(options: Namespace) -> None:
 
     check_cluster_options(options)
     if options.minutes is not None and options.epochs is not None:
-        raise Event2VecError("--minutes and --epochs exclude each other; omit one of them")
+        raise Event2VecError("--minutes and --epochs cannot be combined; omit one")
     if options.data is None and load_recipe(options.recipe).data.dataset != "digits":
         raise Event2VecError(f"--data is required: {DATA}. Without recordings: --recipe digits")
     if options.figure and (options.networks or options.seeds > 1):
@@ -72,7 +82,6 @@ def check(options: Namespace) -> None:
 
 def run(options: Namespace) -> None:
     from event2vec.studies.compare import compare, compare_sweep
-    from event2vec.studies.comparison_table import NOTE, PAPER_NOTE, measured_cells, paper_cells
 
     how = {
         "recipe": options.recipe,
@@ -85,13 +94,30 @@ def run(options: Namespace) -> None:
     if options.figure:
         values = read_numbers(options.values, "values", 1) if options.values else None
         curves = compare_sweep(options.figure, options.data, values, **how)
-        rows = [(name, str(point.value), point.found.percent()) for name in curves for point in curves[name]]
-        print_table(("network", options.figure, "accuracy (%)"), rows, left=("network",))
+        _print_points(curves, options)
         return
     networks = [name.strip() for name in options.networks.split(",")] if options.networks else None
     found = compare(options.data, networks, seeds=options.seeds, **how)
     if not found.results:  # the first process of those that train together has them
         return
+    print(json.dumps(found.facts(), indent=2)) if options.json else _print_tables(found)
+    say(f"Tables and pictures are in {found.folder}: table.html, table.csv, table.md, table.json, accuracy_*.png")
+
+
+def _print_points(curves: "dict[str, list[Point]]", options: Namespace) -> None:
+    points = [(name, point) for name in curves for point in curves[name]]
+    if options.json:
+        facts = [{"network": name} | point.facts(options.figure) for name, point in points]
+        print(json.dumps(facts, indent=2))
+        return
+    rows = [(name, str(point.value), point.found.percent()) for name, point in points]
+    print_table(("network", options.figure, "accuracy (%)"), rows, left=("network",))
+
+
+def _print_tables(found: "Comparison") -> None:
+    """What was measured, and the same accuracies beside the paper's figures."""
+    from event2vec.studies.comparison_table import NOTE, PAPER_NOTE, measured_cells, paper_cells
+
     print_rows([{"network": each.row.name} | measured_cells(each) for each in found.results])
     print(found.protocol)
     print(NOTE)
@@ -102,4 +128,3 @@ def run(options: Namespace) -> None:
     ]
     print_rows(beside, title="Beside the paper")
     print(PAPER_NOTE)
-    say(f"Tables and pictures are in {found.folder}: table.html, table.csv, table.md, table.json, accuracy_*.png")

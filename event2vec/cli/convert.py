@@ -4,10 +4,12 @@ Times in OUT start at 0 with its first event. Suffixes: .npz (lossless, also for
 .h5, .csv, .txt.
 """
 
+import json
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 from pathlib import Path
 
-from event2vec.cli.options import add_reading_options, check_free, reading_options
+from event2vec.cli.options import add_json_option, add_reading_options, check_free, reading_options
 from event2vec.cli.parser import existing
 from event2vec.cli.printing import say
 from event2vec.errors import Event2VecError, FileError
@@ -23,6 +25,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--stop", type=float, metavar="SECONDS", help="omit events from this time on")
     parser.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")
     add_reading_options(parser)
+    add_json_option(parser)
 
 
 def check(options: Namespace) -> None:
@@ -51,6 +54,10 @@ def run(options: Namespace) -> None:
                 options.input, f"has no events in that interval; it lasts {recording.events.duration / 1e6:g} s"
             )
     write_events(output, events)
+    if options.json:
+        facts = {"events": len(events), "duration_us": events.duration, "input_start_us": recording.start}
+        print(json.dumps({"file": str(output), **facts, **asdict(events.sensor)}, indent=2))
+        return
     say(f"{output}: {counted(len(events), 'event')}, {events.duration / 1e6:.3f} s, {events.sensor}")
     if recording.start:
         say(f"The input starts at {recording.start} us on the camera's clock.")

@@ -12,6 +12,7 @@ Shards are fetched when they are needed, checked, and kept in the user's cache; 
 """
 
 import json
+import os
 from argparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import CLUSTER, add_json_option
@@ -19,7 +20,9 @@ from event2vec.cli.parser import at_least, existing
 from event2vec.cli.printing import say
 from event2vec.cli.progress import shown_progress
 from event2vec.cluster import Cluster
+from event2vec.data.addresses import is_address
 from event2vec.data.shard_size import LEAST_MB, SHARD_MB
+from event2vec.errors import FileError
 from event2vec.names import counted, hide_secrets
 
 COMPUTES = False
@@ -31,7 +34,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("out", metavar="OUT", help="the folder or the address to write")
     parser.add_argument(
-        "--shard-mb", type=at_least(LEAST_MB), default=SHARD_MB, metavar="MB", help="size of a shard, about"
+        "--shard-mb",
+        type=at_least(LEAST_MB),
+        default=SHARD_MB,
+        metavar="MB",
+        help="approximate size of a shard in MB",
     )
     parser.add_argument("--cluster", metavar="WHERE", help=f"write shards side by side {CLUSTER}")
     add_json_option(parser)
@@ -39,6 +46,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def check(options: Namespace) -> None:
     Cluster.of(options.cluster)
+    if not is_address(options.out) and os.path.exists(options.out):
+        raise FileError(options.out, "exists already. Remove it or choose another OUT")
 
 
 def run(options: Namespace) -> None:

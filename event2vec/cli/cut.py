@@ -11,6 +11,7 @@ take --window too and need no files in between.
 import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
+from pathlib import Path
 from typing import get_args
 
 from event2vec.choices import Suffix
@@ -18,6 +19,7 @@ from event2vec.cli.options import (
     add_json_option,
     add_reading_options,
     add_window_options,
+    check_free,
     read_windows,
     reading_options,
 )
@@ -32,10 +34,12 @@ FORMATS = [suffix.removeprefix(".") for suffix in get_args(Suffix)]
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", type=existing("a recording"), help="a recording, in any format")
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where a folder with the windows is made")
+    parser.add_argument(
+        "--out", required=True, metavar="FOLDER", help="folder in which a sub-folder with the windows is created"
+    )
     add_window_options(parser)
     parser.add_argument("--format", choices=FORMATS, default="npz", help="what to write")
-    parser.add_argument("--overwrite", action="store_true", help="replace windows that are there")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing windows")
     add_reading_options(parser)
     add_json_option(parser)
 
@@ -43,6 +47,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(options: Namespace) -> None:
     if read_windows(options) is None:
         raise Event2VecError("--window SECONDS or --window-events N is required")
+    check_free(str(Path(options.out) / Path(options.file).stem), options.overwrite, "--out")
 
 
 def run(options: Namespace) -> None:

@@ -62,11 +62,11 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(options: Namespace) -> None:
     kinds = [kind for kind in SWEEPS if getattr(options, kind)]
     if len(kinds) > 1:
-        raise Event2VecError(f"--{kinds[0]} and --{kinds[1]} are two sweeps; run one at a time")
+        raise Event2VecError(f"only one sweep at a time: omit --{kinds[0]} or --{kinds[1]}")
     for kind in kinds:
         _values(options, kind)
     if kinds and (len(options.runs) > 1 or options.cluster):
-        raise Event2VecError(f"--{kinds[0]} is for one run at a time, here; omit the other runs and --cluster")
+        raise Event2VecError(f"--{kinds[0]} takes one run at a time, without --cluster")
     check_cluster_options(options)
 
 

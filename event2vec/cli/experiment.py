@@ -8,6 +8,7 @@ Run the same command again to resume: finished runs are not repeated. On DVS-Lip
 own model settings, as in the paper; --pretrain does so with other recipes.
 """
 
+import json
 from argparse import ArgumentParser, Namespace
 
 from event2vec.cli.options import (
@@ -16,6 +17,7 @@ from event2vec.cli.options import (
     add_cluster_options,
     add_data_option,
     add_execution_options,
+    add_json_option,
     check_cluster_options,
     execution_options,
     read_cluster,
@@ -46,6 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_execution_options(parser)
     add_cluster_options(parser, "prepare the data, and train and evaluate rows and seeds side by side")
+    add_json_option(parser)
 
 
 def check(options: Namespace) -> None:
@@ -78,7 +81,10 @@ def run(options: Namespace) -> None:
     )
     if not found.rows:  # the first process of those that train together has them
         return
-    print_rows(found.rows, title=found.title)
-    print(NOTE)
+    if options.json:
+        print(json.dumps(found.facts(), indent=2))
+    else:
+        print_rows(found.rows, title=found.title)
+        print(NOTE)
     written = (found.folder / f"table.{kind}" for kind in ("csv", "md", "json"))
     say("The table is in {}, {} and {}".format(*written))

@@ -31,7 +31,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         type=file_to_write,
-        help="where it goes (default: here, with the name of the run); OpenVINO's has its weights in a .bin beside it",
+        help="where it goes (default: here, with the name of the run); "
+        "OpenVINO writes its weights to a .bin file next to it",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace FILE when it exists")
     add_data_option(parser, "where its test recordings are now, if they were moved; or others to check with")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from event2vec.cli.options import add_json_option, check_free
 from event2vec.cli.parser import existing, existing_or_address
 from event2vec.cli.printing import say
-from event2vec.documents import RECIPES
 from event2vec.names import counted
 from event2vec.training.recipe import load_recipe
 
 if TYPE_CHECKING:
     from event2vec.training.authors import Imported
 
+PUBLISHED = ("dvs_gesture", "asl_dvs", "dvs_lip", "dvs_lip_pretrain")  # by the authors, as checkpoints
 SHOWN = 5  # names of classes
 
 
@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--recipe",
         required=True,
         metavar="RECIPE",
-        help=f"what it was trained for: {', '.join(RECIPES.names())}; or a file that ends in .yaml",
+        help=f"what it was trained for: {', '.join(PUBLISHED)}; or a file that ends in .yaml",
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where the network goes")
     parser.add_argument(

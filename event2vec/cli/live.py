@@ -17,6 +17,7 @@ keep up with are skipped and counted. Stop with Ctrl-C, or with --seconds.
 """
 
 import json
+import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
@@ -28,11 +29,13 @@ from event2vec.cli.options import (
     add_confidence_option,
     add_json_option,
     add_reading_options,
+    check_free,
     reading_options,
 )
 from event2vec.cli.parser import at_least, existing_predictor, file_to_write
 from event2vec.cli.printing import print_table, say
-from event2vec.errors import Event2VecError
+from event2vec.errors import Event2VecError, FileError
+from event2vec.machine.ports import UDP, parse_address, parse_udp
 from event2vec.names import counted, printable
 
 if TYPE_CHECKING:
@@ -40,15 +43,14 @@ if TYPE_CHECKING:
     from event2vec.streaming.answers import Answer
     from event2vec.streaming.server import PageServer
 
+SOURCES = "camera, camera:SERIAL, udp://HOST:PORT, - or a recording"
 QUIET = 1.0  # seconds between two lines with the same answer, where lines stay
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s RUN SOURCE [options]"
     parser.add_argument("run", metavar="RUN", nargs="?", type=existing_predictor(PREDICTOR), help=PREDICTOR)
-    parser.add_argument(
-        "source", metavar="SOURCE", nargs="?", help="camera, camera:SERIAL, udp://HOST:PORT, - or a recording"
-    )
+    parser.add_argument("source", metavar="SOURCE", nargs="?", help=SOURCES)
     parser.add_argument("--list", action="store_true", help="list the cameras on USB and exit")
     parser.add_argument(
         "--window",
@@ -86,9 +88,23 @@ def add_arguments(parser: ArgumentParser) -> None:
 def check(options: Namespace) -> None:
     if not options.list and options.source is None:
         missing = "a RUN and a SOURCE are" if options.run is None else "a SOURCE is"
-        raise Event2VecError(f"{missing} required: camera, udp://HOST:PORT, - or a recording")
+        raise Event2VecError(f"{missing} required: {SOURCES}")
     if not 1 <= options.every <= 60_000:  # the library has seconds
         raise Event2VecError(f"--every must be from 1 to 60000 milliseconds, got {options.every:g}")
+    if options.source is not None:
+        _check_source(options.source)
+    if options.serve is not None:
+        parse_address(options.serve, "--serve")
+    if options.record is not None:
+        check_free(options.record, options.overwrite, "--record")
+
+
+def _check_source(source: str) -> None:
+    """Refuse what cannot be a source; whether a camera or a port works shows when it is opened."""
+    if source.startswith(UDP):
+        parse_udp(source, "SOURCE")
+    elif source != "-" and source.partition(":")[0] != "camera" and not os.path.exists(source):
+        raise FileError(source, f"does not exist, expected {SOURCES}")
 
 
 def run(options: Namespace) -> int:

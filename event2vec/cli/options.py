@@ -15,7 +15,8 @@ from event2vec.execution import ExecutionOptions
 from event2vec.names import shorten, shown
 from event2vec.sensor import Sensor
 
-DATA = "a prepared store (also s3://, gs:// or https://), or the folder with the data set as downloaded"
+FOLDER = "the folder with your recordings, or with the data set as downloaded"
+DATA = f"a prepared store (also s3://, gs:// or https://), or {FOLDER}"
 CLUSTER = f"on the machines of a Ray cluster, which share a file system: {EXPECTED}"
 RUN = "a run, a folder with a saved network, or hf://OWNER/NAME"
 PREDICTOR = "a run, a folder with a saved network, hf://OWNER/NAME, or a file that 'event2vec export' wrote"

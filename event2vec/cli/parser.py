@@ -13,6 +13,7 @@ from event2vec.hub import Address, is_on_hub
 from event2vec.names import nearest, shorten, shown
 from event2vec.training.layout import Layout
 
+MISSING = "the following arguments are required: "  # how argparse says it
 LONGEST = 300  # characters of what is wrong with a call
 
 
@@ -58,8 +59,17 @@ class Parser(ArgumentParser):
             raise ArgumentError(action, expected + nearest(str(value), names))
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith(MISSING):
+            message = self._explain_missing(message.removeprefix(MISSING).split(", "))
         said = shorten(" ".join(message.split()).removeprefix("argument "), LONGEST)
         raise Event2VecError(f"{said}. See '{self.prog} --help'")
+
+    def _explain_missing(self, names: list[str]) -> str:
+        """What each of these arguments is, as in the help."""
+        known = {
+            "/".join(action.option_strings) or str(action.metavar or action.dest): action for action in self._actions
+        }
+        return "; ".join(f"{name} is required: {known[name].help}" for name in names)
 
 
 def whole_number(text: str) -> int:
@@ -117,8 +127,17 @@ def existing(expected: str) -> Callable[[str], str]:
     return read
 
 
+def existing_or(word: str, expected: str) -> Callable[[str], str]:
+    """The same, or a word with a meaning of its own."""
+
+    def read(path: str) -> str:
+        return path if path == word else existing(expected)(path)
+
+    return read
+
+
 def existing_or_address(expected: str) -> Callable[[str], str]:
-    """The same for what may also be on the Hugging Face Hub; an address is only read here, not asked for."""
+    """Like `existing`, for what may also be on the Hugging Face Hub; an address is only read here, not asked for."""
 
     def read(path: str) -> str:
         if not is_on_hub(path):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from event2vec.choices import Orientation
 from event2vec.cli.options import (
     CLUSTER,
+    FOLDER,
     add_json_option,
     add_reading_options,
     add_window_options,
@@ -45,8 +46,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         metavar="FOLDER",
-        type=existing("the folder with the data set as downloaded"),
-        help="the folder with the data set as downloaded; digits need none",
+        type=existing(FOLDER),
+        help=f"{FOLDER}; digits need none",
     )
     parser.add_argument("--out", required=True, metavar="STORE", help="the folder to write")
     parser.add_argument("--split", choices=("all", *SPLITS), default="all", help="what to prepare")
@@ -66,7 +67,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="applies only to asl_dvs: upright (default), or as in its .mat files or in SpikingJelly's npz files, "
         "for networks trained on those",
     )
-    parser.add_argument("--strict", action="store_true", help="exit with 2 when a recording was rejected")
+    parser.add_argument("--strict", action="store_true", help="exit with code 2 if any recording is rejected")
     add_reading_options(parser)
     add_json_option(parser)
 
@@ -77,7 +78,7 @@ def _add_cluster_options(parser: ArgumentParser) -> None:
         type=at_least(2),
         metavar="L",
         help="reduce each recording to L cluster events (Alg. 1) instead of keeping all, for recipes with "
-        "sampling.method clusters; L is their sampling.length. (--cluster is about machines)",
+        "sampling.method clusters; L is their sampling.length. (--cluster, by contrast, names a Ray cluster)",
     )
     parser.add_argument(
         "--clusterings",
@@ -118,12 +119,15 @@ def _add_folder_options(parser: ArgumentParser) -> None:
 def check(options: Namespace) -> None:
     read_windows(options)
     Cluster.of(options.cluster)
-    local_place(options.out, COPY_LATER)
+    out = local_place(options.out, COPY_LATER)
     if options.data is None and options.name != "digits":
         raise Event2VecError(f"--data is required: {describe_source(options.name)}")
     if options.data is not None and options.name == "digits":
         raise Event2VecError("the digits are built in: omit --data, or choose another data set")
     _options(options)
+    from event2vec.data.prepare import check_folder  # with numpy, which all that is refused before can do without
+
+    check_folder(out, "--out")
 
 
 def run(options: Namespace) -> int:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 # What messages of the library call an argument: a Python user has those, the command line has options.
 ARGUMENT = re.compile(
-    "`(cluster|clusters|columns|data|device|folds|group_by|labels|loop|min_events|out|overwrite|precision|private|sensor|speed|"
-    "stride|time_unit|window|window_events|windows|workers)`"
+    "`(cluster|clusters|columns|data|device|folds|group_by|labels|loop|min_confidence|min_events|out|overwrite|precision|private|"
+    "sensor|smooth_over|speed|stride|time_unit|vote|window|window_events|windows|workers)`"
 )
 
 
@@ -77,15 +77,21 @@ def print_evaluation(evaluation: "Evaluation") -> None:
         rows.append((name, f"{count:,}", *right, mistake if wrong.any() else ""))
     heads = ("class", "recordings", "correct", "95 % interval", "most often mistaken for")
     print_table(heads, rows, left=("class", "most often mistaken for"))
-    draws = f"{evaluation.repeats} draws" if evaluation.repeats > 1 else "one draw"
-    if evaluation.vote > 1:
-        draws += f" of {evaluation.vote} votes each"
-    accuracy = f"accuracy {evaluation.percent()} % on {counted(evaluation.recordings, 'recording')}, {draws}"
+    accuracy = (
+        f"accuracy {evaluation.percent()} % on {counted(evaluation.recordings, 'recording')}, {_draws(evaluation)}"
+    )
     print(f"{accuracy}; 95 % interval {evaluation.interval.percent()} %")
     if evaluation.top5 is not None and evaluation.top5_interval is not None:
         accuracy = f"among the best five: {100 * evaluation.top5:.2f} %"
         print(f"{accuracy}; 95 % interval {evaluation.top5_interval.percent()} %")
     print(evaluation.calibration.summary)
+
+
+def _draws(evaluation: "Evaluation") -> str:
+    repeats, vote = evaluation.repeats, evaluation.vote
+    if vote > 1:
+        return f"{repeats} evaluations, each averaging {vote} draws" if repeats > 1 else f"the average of {vote} draws"
+    return f"{repeats} draws" if repeats > 1 else "one draw"
 
 
 def warn_of_far(evaluation: "Evaluation", run: str = "") -> None:

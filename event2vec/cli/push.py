@@ -30,14 +30,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def check(options: Namespace) -> None:
-    from event2vec.hub import SCHEME, Address, import_library, is_on_hub
+    from event2vec.hub import Address, import_library, is_on_hub
 
     if is_on_hub(options.run):
         raise Event2VecError(
             f"{options.run} is on the Hub already. Name a run or a network in a folder of this machine"
         )
     import_library()
-    Address.parse(f"{SCHEME}{options.repo.removeprefix(SCHEME)}")
+    Address.to_push(options.repo, "REPO")
 
 
 def run(options: Namespace) -> None:

@@ -4,16 +4,16 @@ from argparse import SUPPRESS, Action, ArgumentParser, Namespace, _ActionsContai
 from pathlib import Path
 from typing import Any
 
-from event2vec.cli.options import DATA, add_workers_option
+from event2vec.cli.options import DATA, add_json_option, add_workers_option
 from event2vec.cli.parser import existing, existing_run
 from event2vec.data.addresses import local_place
 from event2vec.data.datasets import check_source
-from event2vec.documents import RECIPES, parse_yaml
+from event2vec.documents import parse_yaml
 from event2vec.errors import Event2VecError
 from event2vec.settings import Described, describe_settings
 from event2vec.training.config import CUTTING, GROUPING
 from event2vec.training.layout import Layout, Task
-from event2vec.training.recipe import Recipe, load_recipe, recipes_of_networks, setting_names
+from event2vec.training.recipe import Recipe, load_recipe, recipes_by_use, recipes_of_networks, setting_names
 
 SHORT = {name: f"--{name.removeprefix('data.').replace('_', '-')}" for name in GROUPING + CUTTING}  # as in `prepare`
 NOT_YAML = GROUPING  # in a regular expression, brackets and stars have their own meaning
@@ -22,7 +22,7 @@ NOT_YAML = GROUPING  # in a regular expression, brackets and stars have their ow
 def add_recipe_arguments(parser: ArgumentParser) -> None:
     parser.usage = "%(prog)s RECIPE [--data PATH] [--out RUN] [--init RUN] [settings]  or  --resume RUN"
     parser.epilog = f"'{parser.prog} RECIPE --help' shows the values of a recipe, and the settings of its network."
-    names = ", ".join(RECIPES.names())
+    names = "; ".join(f"{use}: {', '.join(recipes)}" for use, recipes in recipes_by_use().items())
     recipe = parser.add_argument(
         "recipe", nargs="?", metavar="RECIPE", action=NameRecipe, help=f"{names}; or a file that ends in .yaml"
     )
@@ -42,6 +42,7 @@ def add_recipe_arguments(parser: ArgumentParser) -> None:
         help="resume a run that was stopped, or train it for longer with --training.epochs",
     )
     parser.add_argument("--print-config", action="store_true", help="print all settings as YAML, and train nothing")
+    add_json_option(parser)
     add_workers_option(parser, "prepare the data set before training (--data.workers read batches during it)")
     _add_settings(parser, recipe)
 
@@ -94,10 +95,11 @@ class NameRecipe(Action):
                 self.settings[each.name].help = _explain(each)
 
 
-def read_recipe(options: Namespace) -> Recipe:
+def read_recipe(options: Namespace, task: Task) -> Recipe:
     """The recipe that was named, with the settings that were given."""
     if options.recipe is None:
-        raise Event2VecError(f"RECIPE is required: {', '.join(RECIPES.names())}, or a file that ends in .yaml")
+        example = "such as folder for your own recordings, or digits"
+        raise Event2VecError(f"RECIPE is required, {example}. See 'event2vec {task} --help'")
     return load_recipe(options.recipe).with_settings(overrides(options))
 
 
@@ -119,7 +121,7 @@ def check_recipe_options(options: Namespace, task: Task) -> None:
     if options.resume is not None:
         _check_resuming(options)
     elif not options.print_config:
-        check_source(read_recipe(options).data.dataset, options.data)
+        check_source(read_recipe(options, task).data.dataset, options.data)
         if options.out and getattr(options, "folds", None) is None:  # folds continue in the folder that they began
             Layout(local_place(options.out)).check_free(task)
 

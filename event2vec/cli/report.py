@@ -6,12 +6,15 @@ The page is one HTML file that loads nothing from elsewhere. It has a player: dr
 see what the network attends to.
 """
 
+import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from event2vec.cli.options import (
     add_data_option,
     add_execution_options,
+    add_json_option,
     add_repeats_option,
     add_run_argument,
     check_free,
@@ -23,6 +26,9 @@ from event2vec.hub import is_on_hub
 from event2vec.names import counted
 from event2vec.training.layout import Layout
 
+if TYPE_CHECKING:
+    from event2vec.studies.report import Report
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_run_argument(parser, "a run that 'event2vec train' wrote")
@@ -33,6 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_data_option(parser, "where its recordings are now, if they were moved")
     add_repeats_option(parser)
     add_execution_options(parser)
+    add_json_option(parser)
 
 
 def check(options: Namespace) -> None:
@@ -52,8 +59,12 @@ def run(options: Namespace) -> int:
         data=options.data,
         **execution_options(options),
     )
+    print(json.dumps(made.facts(), indent=2)) if options.json else _summarise(made)
+    return 2 if made.problems else 0
+
+
+def _summarise(made: "Report") -> None:
     found = made.evaluation
     accuracy = f"{100 * found.accuracy:.1f} % of {counted(found.recordings, 'recording')}" if found else ""
     accuracy += f" (95 % interval {found.interval.percent(1)} %). " if found else ""
     say(f"{accuracy}The page: {made.page}")
-    return 2 if made.problems else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from event2vec.choices import Smoothing
 from event2vec.cli.options import add_window_options, check_free, read_windows, reading_options
-from event2vec.cli.parser import file_to_write, positive
+from event2vec.cli.parser import existing_or, file_to_write, positive
 from event2vec.cli.printing import print_table, say
 from event2vec.cli.progress import shown_progress
 from event2vec.errors import Event2VecError, FileError
@@ -27,7 +27,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 def add_timeline_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group(
-        "long recordings", "Answers over time; the default of a network trained on windows."
+        "long recordings", "Answers over time: the default for a network trained on windows."
     )
     add_window_options(group)
     group.add_argument("--whole", action="store_true", help="one answer per recording, however long it is")
@@ -53,6 +53,7 @@ def add_timeline_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--labels",
         metavar="TABLE",
+        type=existing_or("beside", "a table of file, start, stop and class, or beside"),
         help="score the answers: a table of file, start, stop (seconds) and class, or beside for NAME_labels.csv",
     )
 

@@ -10,7 +10,9 @@ Every setting of the recipe can be given as an option; --print-config prints the
 command trains on several GPUs (--trainer.devices) and, under torchrun or SLURM, on several nodes.
 """
 
+import json
 from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING
 
 from event2vec.cli.options import add_cluster_options, check_cluster_options, read_cluster
 from event2vec.cli.parser import at_least
@@ -19,6 +21,9 @@ from event2vec.cli.progress import shown_progress
 from event2vec.cli.recipe_options import add_recipe_arguments, check_recipe_options, overrides
 from event2vec.errors import Event2VecError
 from event2vec.names import counted
+
+if TYPE_CHECKING:
+    from event2vec.training.folds import CrossValidation
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -54,22 +59,29 @@ def run(options: Namespace) -> None:
 
 
 def _cross_validate(options: Namespace) -> None:
-    from event2vec.evaluation.accuracy import wilson_interval
     from event2vec.machine.ranks import is_first_rank
-    from event2vec.training.folds import SUMMARY, TABLE, cross_validate
+    from event2vec.training.folds import cross_validate
 
     places = (options.recipe, options.data, options.out, options.init)
     workers, cluster, progress = options.workers, read_cluster(options), shown_progress()
     found = cross_validate(
         *places, folds=options.folds, workers=workers, cluster=cluster, progress=progress, **overrides(options)
     )
-    if not is_first_rank():
-        return
+    if is_first_rank():
+        files = {"folder": found.folder, "summary": found.summary_file, "table": found.table_file}
+        if options.json:
+            print(json.dumps({name: str(path) for name, path in files.items()} | found.facts(), indent=2))
+        else:
+            _print_folds(found)
+        say(f"Saved to {found.summary_file} and {found.table_file}")
+
+
+def _print_folds(found: "CrossValidation") -> None:
     rows = [
         (
             str(fold.fold),
             f"{100 * fold.accuracy:.2f} %",
-            wilson_interval(fold.accuracy, fold.recordings).percent(),
+            fold.interval.percent(),
             f"{fold.recordings:,}",
             str(fold.epochs),
             f"{fold.minutes:.1f}",
@@ -79,4 +91,3 @@ def _cross_validate(options: Namespace) -> None:
     print_table(("fold", "accuracy", "95 % interval", "recordings", "epochs", "minutes"), rows)
     mean = f"accuracy {found.percent()} % over {len(found.folds)} folds, {counted(found.recordings, 'recording')}"
     print(f"{mean}; 95 % interval {found.interval.percent()} %; {found.minutes:.1f} minutes")
-    say(f"Saved to {found.folder / SUMMARY} and {found.folder / TABLE}")

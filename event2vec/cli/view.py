@@ -9,14 +9,19 @@ The page loads nothing from elsewhere: drag through time, choose the time window
 ones quickly, with a note.
 """
 
+import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from event2vec.cli.options import add_reading_options, check_free, reading_options
+from event2vec.cli.options import add_json_option, add_reading_options, check_free, reading_options
 from event2vec.cli.parser import existing, file_to_write
 from event2vec.cli.printing import say
 from event2vec.errors import Event2VecError
 from event2vec.names import counted
+
+if TYPE_CHECKING:
+    from event2vec.player import Viewed
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -28,11 +33,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace the file if it exists")
     add_reading_options(parser)
+    add_json_option(parser)
 
 
 def check(options: Namespace) -> None:
     if options.gif and options.mp4:
-        raise Event2VecError("--gif and --mp4 are two files; give one of them")
+        raise Event2VecError("choose either --gif or --mp4")
     suffix = _suffix(options)
     if options.out and suffix and Path(options.out).suffix.lower() != suffix:
         raise Event2VecError(f"--out must end in {suffix} with --{suffix[1:]}, got {options.out}")
@@ -51,6 +57,10 @@ def run(options: Namespace) -> None:
     from event2vec.player import view
 
     made = view(options.file, _output(options), **reading_options(options))
+    print(json.dumps(made.facts(), indent=2)) if options.json else _summarise(made)
+
+
+def _summarise(made: "Viewed") -> None:
     say(f"{made.path}: {counted(made.recorded, 'event')}, {made.duration / 1e6:.3f} s, {made.sensor}")
     if made.shown < made.recorded:
         say(f"Thinned: the page has {made.shown:,} of the events, picked at random.")

@@ -71,8 +71,9 @@ def remove_cached(name: str) -> CachedStore:
     What was removed is prepared again when it is needed.
     """
     if name not in _entries():
-        known = shorten(", ".join(_entries()) or "nothing", 300)
-        raise FileError(cache_folder(), f"has no entry {shown(name)}; it has {known}")
+        known = shorten(", ".join(_entries()), 300)
+        there_is = f"it has {known}" if known else "the cache is empty"
+        raise FileError(cache_folder(), f"has no entry {shown(name)}; {there_is}")
     folder = cache_folder() / name
     entry, partial = _describe(folder), partial_folder(folder)
     with own(partial):  # raises Busy if another process prepares it

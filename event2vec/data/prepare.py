@@ -215,10 +215,15 @@ def _alone(folder: Path, plan: Plan, parts: Sequence[Part], progress: Progress) 
         yield
 
 
+def check_folder(folder: Path, name: str = "folder") -> None:
+    """Refuse to prepare where something else than a store is; the error calls the place `name`."""
+    if not is_missing(folder) and not (folder / DESCRIPTION).exists():
+        raise FileError(folder, f"exists already and is not a store. Choose another {name}")
+
+
 def _finished(folder: Path, plan: Plan) -> Report:
     """The store in the folder, if it is what the plan describes."""
-    if not (folder / DESCRIPTION).exists():
-        raise FileError(folder, "exists already and is not a store. Choose another folder")
+    check_folder(folder)
     store = EventStore.open(folder)
     if store.facts.get("plan") != plan.digest:
         raise FileError(

@@ -86,7 +86,11 @@ def _files_of(path: Path) -> list[FileAnswer]:
     if skipped:
         warnings.warn(describe_skipped(skipped, path), Event2VecWarning, stacklevel=4)
     if not recordings:
-        return [FileAnswer(fspath(path), error=f"{path}: has no recordings in it")]
+        return [
+            FileAnswer(
+                fspath(path), error=f"{path}: has no recordings in it, expected files such as .aedat4, .raw, .npz"
+            )
+        ]
     return [FileAnswer(fspath(file)) for file in recordings]
 
 

@@ -166,10 +166,10 @@ def timeline(
     windows = windows or model.windows
     if windows is None:
         raise Event2VecError("the network was trained on whole recordings, without windows. Set `windows`")
-    if not 0 <= min_confidence <= 1 or (smooth_over is not None and smooth_over <= 0):
-        raise Event2VecError(
-            f"min_confidence must be from 0 to 1 and smooth_over above 0, got {min_confidence} and {smooth_over}"
-        )
+    if not 0 <= min_confidence <= 1:
+        raise Event2VecError(f"`min_confidence` must be from 0 to 1, got {min_confidence}")
+    if smooth_over is not None and smooth_over <= 0:
+        raise Event2VecError(f"`smooth_over` must be above 0, got {smooth_over}")
     if isinstance(recording, str | Path):
         recording = decode_chunks(recording, Reading.of(usual=model.config.sensor, **reading))
     chunks = _Counted([recording] if isinstance(recording, Events) else recording)

@@ -1,1 +1,1 @@
-"""The machine that we run on: files and folders, processes and their locks, devices, threads."""
+"""The machine that we run on: files and folders, processes and their locks, devices, threads, ports."""

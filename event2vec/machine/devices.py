@@ -19,12 +19,12 @@ def find_device(name: str | None = None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if not re.fullmatch(r"cpu|cuda(:\d{1,2})?|mps", name):
-        raise Event2VecError(f"device must be cpu, cuda, cuda:1 (or another number) or mps, got {shown(name)}")
+        raise Event2VecError(f"`device` must be cpu, cuda, cuda:1 (or another number) or mps, got {shown(name)}")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)  # a valid name may be a missing device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise Event2VecError(f"device {name} does not work here: {excerpt(error, 160)}. Try cpu") from None
+        raise Event2VecError(f"`device` {name} does not work here: {excerpt(error, 160)}. Try cpu") from None
     return device
 
 

@@ -74,7 +74,7 @@ class ModelConfig(NetworkConfig, section="model"):
     shared: bool = setting(True, "both directions of attention use the same weights (Table 8)")
     relative: bool = setting(
         False,
-        "events see where and when others are relative to themselves; ours, not the paper's (docs/differences.md)",
+        "attention uses the relative position and time of events; ours, not the paper's (docs/differences.md)",
     )
     neighbourhood: int = setting(
         0,

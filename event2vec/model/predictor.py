@@ -94,18 +94,20 @@ class Predictor:
 
         Other sensors are scaled to the network's. Scores are means over `vote` random draws of the events; the draws
         are the same every time. `batch` recordings go through the network at once. Where the best score is below
-        `min_confidence`, the answer is `unknown`, with the label None. So it is for recordings with hardly any
-        events, and where the network's scores are not numbers; no class scores more than another there.
+        `min_confidence`, the answer is `unknown`, with the label None. Recordings with hardly any events, and scores
+        that are not numbers, also give `unknown`, with equal scores for all classes.
 
             model.predict("clip.aedat4").name
             [answer.name for answer in model.predict(sorted(folder.glob("*.raw")), vote=5)]
         """
         if isinstance(recordings, Events | str | Path):
             return self.predict([recordings], vote=vote, batch=batch, min_confidence=min_confidence)[0]
-        if vote < 1 or batch < 1:
-            raise Event2VecError(f"vote and batch must be at least 1, got {vote} and {batch}")
+        if vote < 1:
+            raise Event2VecError(f"`vote` must be at least 1, got {vote}")
+        if batch < 1:
+            raise Event2VecError(f"batch must be at least 1, got {batch}")
         if not 0 <= min_confidence <= 1:
-            raise Event2VecError(f"min_confidence must be from 0 to 1, got {min_confidence}")
+            raise Event2VecError(f"`min_confidence` must be from 0 to 1, got {min_confidence}")
         recordings = several(recordings)
         for recording in recordings:
             check_kind(recording, Events | str | Path, "events, or files with recordings")

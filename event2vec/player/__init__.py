@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from event2vec.errors import Event2VecError, FileError
 from event2vec.events import Events
@@ -31,6 +31,18 @@ class Viewed:
     speed: float | None  # times the recorded speed; a page has a choice of them
     duration: int  # of the recording, in microseconds
     sensor: Sensor
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON; units are in the names."""
+        return {
+            "file": str(self.path),
+            "events": self.recorded,
+            "events_shown": self.shown,
+            "speed": self.speed,
+            "duration_us": self.duration,
+            "width": self.sensor.width,
+            "height": self.sensor.height,
+        }
 
 
 def view(

@@ -54,7 +54,7 @@ class Live:
         if not 0.001 <= every <= 60:
             raise Event2VecError(f"every must be from 0.001 to 60 seconds, got {every:g}")
         if not 0 <= min_confidence <= 1:
-            raise Event2VecError(f"min_confidence must be from 0 to 1, got {min_confidence:g}")
+            raise Event2VecError(f"`min_confidence` must be from 0 to 1, got {min_confidence:g}")
         self.model, self.class_names = model, model.class_names
         self.every, self.min_confidence = every, min_confidence
         self.min_events = fewest_events(model) if min_events is None else max(1, min_events)

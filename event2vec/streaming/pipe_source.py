@@ -54,7 +54,9 @@ class PipeSource(Source):
             self._recognise(data)
         end = data.rfind(b"\n") + 1 if self.text else len(data) - len(data) % 8
         if self.text and not end and len(data) > BUFFER:
-            raise StreamUnreadable(f"standard input has no line end in {BUFFER:,} bytes; it is no text with events")
+            raise StreamUnreadable(
+                f"standard input has no line end in {BUFFER:,} bytes; it does not look like text with events"
+            )
         self.rest = data[end:]
         return self._chunk(data[:end])
 

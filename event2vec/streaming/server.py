@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from event2vec.errors import Event2VecError, MissingExtra
 from event2vec.evaluation.figures.attention_maps import has_attention_to_draw
+from event2vec.machine.ports import parse_address
 from event2vec.model.classifier import Classifier
 from event2vec.names import excerpt, printable
 from event2vec.streaming import Live
@@ -25,7 +26,6 @@ from event2vec.streaming.answers import Answer
 from event2vec.streaming.dropped import LARGEST_FILE, Limit, answer_recording, receive_recording
 from event2vec.streaming.frames import AttentionViewer, newest_events, pack_frame
 from event2vec.streaming.live_page import is_own_host, live_page, page_headers
-from event2vec.streaming.sources import parse_address
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import Server, ServerConnection
@@ -64,7 +64,7 @@ class PageServer:
         except ImportError:
             raise MissingExtra("the live page", "live") from None
         self.stream = stream
-        self.host, self.port = parse_address(address, "127.0.0.1:8765")
+        self.host, self.port = parse_address(address)
         self.drawing = 0.0  # seconds that the last frame took
         self._answer: tuple[int, dict[str, Any]] = (0, {})
         self._notices: list[str] = []
@@ -148,7 +148,7 @@ class PageServer:
         if len(hosts) != 1 or not is_own_host(hosts[0], self.host, self.port):
             return connection.respond(HTTPStatus.FORBIDDEN, "This server has another name.\n")
         if getattr(request, "method", "GET") != "GET":  # older versions of websockets refuse others themselves
-            return connection.respond(HTTPStatus.METHOD_NOT_ALLOWED, "This server is only read from.\n")
+            return connection.respond(HTTPStatus.METHOD_NOT_ALLOWED, "This server accepts GET requests only.\n")
         if request.path == "/":
             return self._page(connection)
         if request.path not in ("/live", "/recording"):

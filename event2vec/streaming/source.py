@@ -1,7 +1,7 @@
 """What a stream of events is: read by one thread, again and again, until it ends.
 
 A source waits a little at most, and gives what has come. What is wrong with the input is counted or said in `notices`,
-and the stream goes on; only its end ends it.
+and the stream continues until it ends.
 """
 
 from abc import ABC, abstractmethod

@@ -1,6 +1,5 @@
 """Where live events come from: a recording at its own pace, a pipe, UDP, a camera; each by its name."""
 
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from event2vec.errors import Event2VecError
 from event2vec.events import Events
 from event2vec.io import read_arrays
 from event2vec.io.recording import AS_STORED, Reading
-from event2vec.names import shown
+from event2vec.machine.ports import UDP, parse_udp
 from event2vec.sensor import Sensor
 from event2vec.streaming.camera_source import CameraSource
 from event2vec.streaming.pipe_source import PipeSource
@@ -40,9 +39,8 @@ def open_source(
         return CameraSource(name.partition(":")[2] or None)
     if name == "-":
         return PipeSource(sys.stdin.buffer, how.sensor or sensor, how.columns, how.time_unit)
-    if name.startswith("udp:"):
-        host, port = parse_address(name.removeprefix("udp:").removeprefix("//"), "udp://127.0.0.1:3333")
-        return UdpSource(host, port, how.sensor or sensor)
+    if name.startswith(UDP):
+        return UdpSource(*parse_udp(name), how.sensor or sensor)
     events = read_arrays(name, replace(how, usual=sensor)).torch()
     return RecordingSource(events, speed, loop)
 
@@ -51,7 +49,7 @@ def _check_reading(name: str, how: Reading) -> None:
     """Refuse what would have no effect: cameras name their sensor, and packets have one order and one unit."""
     if _is_camera(name) and how.sensor is not None:
         raise Event2VecError(f"`sensor` is not for cameras: {name} names its own. Omit it")
-    if (_is_camera(name) or name.startswith("udp:")) and (how.columns, how.time_unit) != (None, None):
+    if (_is_camera(name) or name.startswith(UDP)) and (how.columns, how.time_unit) != (None, None):
         raise Event2VecError(f"`columns` and `time_unit` are for pipes and recordings, not for {name}. Omit them")
 
 
@@ -62,14 +60,6 @@ def _is_camera(name: str) -> bool:
 def _check_pace(source: str | Path | Events, speed: float, loop: bool) -> None:
     if not 0 < speed <= 1e4:
         raise Event2VecError(f"`speed` must be above 0 and at most 10000, got {speed:g}")
-    live = isinstance(source, str) and (source == "-" or source.startswith(("camera", "udp:")))
+    live = isinstance(source, str) and (source == "-" or source.startswith(("camera", UDP)))
     if live and not Path(str(source)).exists() and (speed != 1 or loop):
         raise Event2VecError(f"`speed` and `loop` are for recordings; {source} has its own pace")
-
-
-def parse_address(text: str, example: str) -> tuple[str, int]:
-    """HOST:PORT, [::1]:PORT, or :PORT for this machine alone."""
-    found = re.fullmatch(r"(\[[0-9a-fA-F:]{2,45}\]|[A-Za-z0-9.\-]{0,253}):([0-9]{1,5})", text)
-    if not found or int(found[2]) > 65535:
-        raise Event2VecError(f"expected HOST:PORT, such as {example}, got {shown(text)}")
-    return found[1].strip("[]") or "127.0.0.1", int(found[2])

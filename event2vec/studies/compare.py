@@ -21,7 +21,7 @@ from event2vec.evaluation.sweeps import Point
 from event2vec.execution import Execution, ExecutionOptions
 from event2vec.names import counted, nearest, shown
 from event2vec.settings import plain_settings
-from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, write_comparison
+from event2vec.studies.comparison_table import DRAWS, OURS, comparison_row, paper_facts, write_comparison
 from event2vec.studies.experiment import row_folder, run_experiment
 from event2vec.studies.experiment_file import Experiment
 from event2vec.studies.row_run import Setting
@@ -50,7 +50,7 @@ class Span:
     @classmethod
     def of(cls, minutes: int | float | None, epochs: int | None) -> "Span":
         if minutes is not None and epochs is not None:
-            raise Event2VecError("minutes and epochs exclude each other; omit one of them")
+            raise Event2VecError("minutes and epochs cannot be combined; omit one")
         if epochs is not None:
             return cls(0.0, epochs)
         return cls(MINUTES if minutes is None else float(minutes))
@@ -76,6 +76,11 @@ class Comparison:
     def rows(self) -> list[dict[str, str]]:
         """As they are shown: what was measured, and the paper's figures."""
         return [comparison_row(result) for result in self.results]
+
+    def facts(self) -> dict[str, Any]:
+        """All figures in full, for JSON, the paper's beside them."""
+        rows = [result.facts() | {"paper": paper_facts(result)} for result in self.results]
+        return {"folder": str(self.folder), "protocol": self.protocol, "rows": rows}
 
 
 def compare(

@@ -3,6 +3,7 @@
 import base64
 import html
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from event2vec.documents import write_json
@@ -62,6 +63,11 @@ def measured_cells(result: RowResult) -> dict[str, str]:
         "total (ms)": figure_text(speed.total, 2),
         "memory (MB)": "-" if memory is None else f"{memory:,.0f}",
     }
+
+
+def paper_facts(result: RowResult) -> dict[str, str]:
+    """What the paper reports of this network, as it writes it."""
+    return asdict(_published(result))
 
 
 def paper_cells(result: RowResult) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from event2vec.cluster import Cluster, do_pieces
 from event2vec.data.addresses import local_place
@@ -35,6 +35,10 @@ class Reproduction:
     results: list[RowResult]
     rows: list[dict[str, str]]  # as they are shown
     folder: Path
+
+    def facts(self) -> dict[str, Any]:
+        """All figures in full, for JSON."""
+        return {"folder": str(self.folder), "title": self.title, "rows": [each.facts() for each in self.results]}
 
 
 def experiment(

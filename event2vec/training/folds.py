@@ -11,7 +11,7 @@ from event2vec.data.addresses import local_place, whole_name
 from event2vec.data.store import EventStore
 from event2vec.documents import read_json, write_json
 from event2vec.errors import Event2VecError, FileError
-from event2vec.evaluation.accuracy import Repeated, wilson_interval
+from event2vec.evaluation.accuracy import Interval, Repeated, wilson_interval
 from event2vec.machine.atomic import is_leftover
 from event2vec.machine.ranks import is_first_rank
 from event2vec.progress import SILENT, Progress
@@ -32,6 +32,10 @@ class Fold:
     recordings: int  # tested on
     epochs: int
     minutes: float
+
+    @property
+    def interval(self) -> Interval:
+        return wilson_interval(self.accuracy, self.recordings)
 
     @classmethod
     def of(cls, number: int, run: Run) -> "Fold | None":
@@ -65,6 +69,14 @@ class CrossValidation(Repeated):
     def minutes(self) -> float:
         return sum(fold.minutes for fold in self.folds)
 
+    @property
+    def summary_file(self) -> Path:
+        return self.folder / SUMMARY
+
+    @property
+    def table_file(self) -> Path:
+        return self.folder / TABLE
+
     def runs(self) -> list[Run]:
         return [fold_run(self.folder, fold.fold) for fold in self.folds]
 
@@ -75,7 +87,7 @@ class CrossValidation(Repeated):
             "interval": self.interval,
             "recordings": self.recordings,
             "minutes": self.minutes,
-            "folds": [vars(fold) for fold in self.folds],
+            "folds": [vars(fold) | {"interval": fold.interval} for fold in self.folds],
         }
 
 
@@ -182,7 +194,7 @@ class _Results:
 
     def keep(self, index: int, fold: Fold | None) -> None:
         if fold:
-            interval = f"95 % interval {wilson_interval(fold.accuracy, fold.recordings).percent(1)} %"
+            interval = f"95 % interval {fold.interval.percent(1)} %"
             share = f"{100 * fold.accuracy:.1f} % of {fold.recordings:,} recordings"
             self.progress.say(f"Fold {fold.fold} of {self.folds}: {share}; {interval}")
             self.found[fold.fold] = fold

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from event2vec.errors import Event2VecError, FileError
-from event2vec.hub import SCHEME, Address, import_library, one_line_errors
+from event2vec.errors import FileError
+from event2vec.hub import Address, import_library, one_line_errors
 from event2vec.model.checkpoint import load_any_model
 from event2vec.model.network_folder import CARD, CONFIG, WEIGHTS, find_model
 from event2vec.training.model_card import model_card
@@ -38,9 +38,7 @@ def push(
     its interval, classes, recipe, calibration and figures. No recording, and no path of this machine. The token is that
     of `hf auth login`, or HF_TOKEN.
     """
-    address = Address.parse(repo if repo.startswith(SCHEME) else f"{SCHEME}{repo}")
-    if address.file or address.revision:
-        raise Event2VecError(f"expected OWNER/NAME to push to, got {repo}")
+    address = Address.to_push(repo)
     run = Run.open(run)
     folder, model, pictures = find_model(run.folder), load_any_model(run.folder), _pictures(run)
     card = model_card(run, model, address.repo, license_name, {file: title for file, (_, title) in pictures.items()})

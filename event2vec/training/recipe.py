@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from event2vec.data.store import EventStore
 
 DEEPEST = 10  # recipes that build on each other
+PUBLISHED = "_published"  # ends the names of recipes of compared systems in their published size
 LONGEST_BASE = 200  # characters of a name or path
 
 
@@ -72,6 +73,20 @@ class Recipe(Settings):
 
     def to_yaml(self) -> str:
         return yaml.safe_dump(plain_settings(self), sort_keys=False)
+
+
+def recipes_by_use() -> dict[str, list[str]]:
+    """The names of the package's recipes, in groups to choose from."""
+    yours, to_try = ["folder"], ["digits", "nmnist"]
+    names = [name for name in RECIPES.names() if name not in yours + to_try]
+    compared = [name for name in names if name.removesuffix(PUBLISHED).removesuffix("_pretrain") in NETWORKS]
+    return {
+        "yours": yours,
+        "to try": to_try,
+        "the paper's": [name for name in names if name not in compared],
+        "compared systems": [name for name in compared if not name.endswith(PUBLISHED)],
+        "in their published size": [name for name in compared if name.endswith(PUBLISHED)],
+    }
 
 
 def by_full_name(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -148,7 +163,7 @@ def _load(path: Path, above: tuple[Path, ...]) -> Recipe:
 def _find_base(base: Any, path: Path, above: tuple[Path, ...]) -> Path:
     if not isinstance(base, str) or len(base) > LONGEST_BASE or UNPRINTABLE.search(base):
         raise Event2VecError(f"base must be the name of a recipe or a file that ends in .yaml, got {shown(base)}")
-    found = RECIPES.find(base)
+    found = RECIPES.find(base, path.parent)
     found = found if found.is_absolute() else path.parent / found
     chain = [*above, path]
     if os.path.realpath(found) in map(os.path.realpath, chain):  # Path.resolve fails on links in a circle

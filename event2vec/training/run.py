@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
-from event2vec.documents import write_json
+from event2vec.documents import read_json, write_json
 from event2vec.errors import FileError
 from event2vec.evaluation.evaluate import Evaluation, evaluate
 from event2vec.evaluation.figures.confusion import draw_confusion
@@ -19,7 +19,7 @@ from event2vec.execution import Execution, ExecutionOptions
 from event2vec.machine.devices import Compute
 from event2vec.model.checkpoint import load_model
 from event2vec.model.classifier import Classifier
-from event2vec.model.network_folder import open_folder
+from event2vec.model.network_folder import find_model, open_folder
 from event2vec.names import printable
 from event2vec.progress import SILENT, Progress
 from event2vec.training.layout import Layout, RunFacts, Task
@@ -96,10 +96,26 @@ class Run(Layout):
         """One row for each epoch: losses, accuracies, learning rate, seconds."""
         return read_rows(self.metrics_file)
 
+    def summary(self) -> dict[str, Any]:
+        """What a finished training has left, for JSON: its files, and how well it did on the test part, if any."""
+        rows, tested = self.metrics, self.result("test")
+        found = read_json(tested) if tested.is_file() else {}
+        return {
+            "run": str(self.folder),
+            "task": self.facts.task,
+            "data": self.facts.data,
+            "network": str(find_model(self.folder)),
+            "metrics": str(self.metrics_file),
+            "curves": str(self.curves),
+            "epochs": len(rows),
+            "minutes": sum(row["seconds"] for row in rows) / 60,
+            **{name: found[name] for name in ("accuracy", "interval", "recordings", "loss") if name in found},
+        }
+
     def model(self) -> Classifier:
         """The classifier of the epoch that was best on validation, else of the last one; in evaluation mode.
 
-        `load_model(run.network)` is always that of the last.
+        `load_model(run.network)` always loads the network of the last epoch.
         """
         return load_model(self.folder)
 
@@ -118,7 +134,7 @@ class Run(Layout):
     ) -> EventStore:
         """The recordings that the run was trained on, or those in `data`, as its network reads them.
 
-        With another `sampling`, `data` is opened as a network with that would read it. A validation part that the
+        With another `sampling`, `data` is opened as for a network with that sampling. A validation part that the
         training took from the training recordings is a split of its own here too.
         """
         store = open_store(self, data, sampling, workers, progress)

@@ -10,7 +10,7 @@ from event2vec.data.opening import open_for_training, open_whole_folder, prepare
 from event2vec.data.remote import holds_store
 from event2vec.data.sampling import Sampling
 from event2vec.data.store import EventStore
-from event2vec.errors import Event2VecError
+from event2vec.errors import Event2VecError, FileError
 from event2vec.execution import Execution
 from event2vec.model.classifier import Classifier
 from event2vec.progress import Progress
@@ -44,7 +44,7 @@ def open_store(
         )
         return opened.store
     if not run.facts_file.is_file():
-        raise Event2VecError(f"{run.folder} does not say what it was trained on; set `data`")
+        raise FileError(run.folder, "does not say what it was trained on. Set `data`")
     facts, recipe = run.facts, run.recipe
     return reopen_for_training(
         Path(facts.data),

@@ -145,7 +145,10 @@ def check_root(root: Path | None, name: str) -> Path:
         raise FileError(name, "is read from a folder. Set it with `data`")
     if not root.is_dir():
         problem = "is not a folder" if root.exists() else "does not exist"
-        raise FileError(root, f"{problem}, expected the folder of the data set '{name}'")
+        expected = f"the folder of the data set '{name}'"
+        if name == "folder":
+            expected = "the folder with your recordings, one sub-folder for each class"
+        raise FileError(root, f"{problem}, expected {expected}")
     return root
 
 

@@ -73,7 +73,8 @@ def open_whole(root: Path, classes: Sequence[str], network: Sensor, windows: Win
     found = _classes(root)
     if strange := [name for name in found if name not in classes]:
         known = shorten(", ".join(classes), 200)
-        raise FileError(root / strange[0], f"is none of the classes that the network knows: {known}. Move it elsewhere")
+        problem = f"{shown(strange[0])} is not a class of the network ({known})"
+        raise FileError(root / strange[0], f"{problem}. Rename the folder, or move it out of `data`")
     listed = [(path, label) for label, name in enumerate(found) for path in find_recordings(root / name)[0]]
     return FileDataset.of("folder", "test", found, root, listed, network=network, windows=windows)
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from event2vec.errors import Event2VecWarning, FileError
 from event2vec.evaluation.evaluate import Evaluation
@@ -30,6 +30,11 @@ class Report:
     page: Path
     evaluation: Evaluation | None  # None if the accuracy could not be measured
     problems: dict[str, str]  # the title of a section, and why it is missing
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        evaluation = None if self.evaluation is None else self.evaluation.facts()
+        return {"page": str(self.page), "evaluation": evaluation, "problems": self.problems}
 
 
 def report(

@@ -139,8 +139,8 @@ def _accuracy(study: Study) -> str:
     if evaluation.top5 is not None and evaluation.top5_interval is not None:
         best = f" Top-5 accuracy: {100 * evaluation.top5:.1f} % ({evaluation.top5_interval.percent(1)})."
     lead = (
-        f"<p><b>{evaluation.percent(1)} %</b> of {counted(evaluation.recordings, 'recording')}; other recordings of "
-        f"this kind could give {evaluation.interval.percent(1)} % (95 % interval, Wilson). {draws}{best}</p>"
+        f"<p><b>{evaluation.percent(1)} %</b> of {counted(evaluation.recordings, 'recording')}; on other "
+        f"recordings of this kind, expect {evaluation.interval.percent(1)} % (95 % interval, Wilson). {draws}{best}</p>"
     )
     confusion = _picture(
         "confusion.svg",
@@ -176,8 +176,9 @@ def _confidence(study: Study) -> str:
         ),
     )
     return (
-        "<p>Whether a score of 80 % is right in 80 of 100 cases: on the dotted line it is, below it, scores are too "
-        f"high. {fitted} The calibration error (ECE) is the mean distance from that line over 15 bins.</p>"
+        "<p>If answers with a score of 80 % are right 80 times in 100, they lie on the dotted line; below it, the "
+        f"network is overconfident. {fitted} The calibration error (ECE) is the mean distance from that line over 15 "
+        "bins.</p>"
         + _table(["scores", "calibration error (%)", "mean confidence (%)", "NLL", "Brier score"], rows)
         + diagram
     )
