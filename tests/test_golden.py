@@ -126,5 +126,5 @@ def test_an_evaluation_counts_the_answers(network, store):
     found = evaluate(network, store, repeats=2)
     right = (logits.argmax(1) == labels).double().mean().item()
     assert 0.8 < right < 1, "the network has learnt, and is not always right"
-    assert found.accuracies == pytest.approx([right, right]), "all events are read, whatever the draw"
-    assert found.confusion.sum() == 2 * len(RECORDINGS)
+    assert found.accuracies == pytest.approx([right]), "all events are read, so that another draw would be the same"
+    assert found.confusion.sum() == len(RECORDINGS)

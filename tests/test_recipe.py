@@ -16,8 +16,8 @@ from event2vec.training.recipe import Recipe, recipes_by_use
 
 
 def test_all_recipes_of_the_design_are_there():
-    expected = {"asl_dvs", "digits", "dvs_gesture", "dvs_lip", "dvs_lip_pretrain", "dvs_lip_random", "folder", "nmnist"}
-    expected.add("event_mae_pretrain")
+    expected = {"asl_dvs", "digits", "dvs_gesture", "dvs_lip", "dvs_lip_pretrain", "dvs_lip_random", "folder"}
+    expected |= {"folder_raw", "nmnist", "event_mae_pretrain"}
     compared = {f"{name}{size}" for name in NETWORKS for size in ("", "_published")} - {"frame_cnn_published"}
     assert set(RECIPES.names()) == expected | compared
 
@@ -25,11 +25,11 @@ def test_all_recipes_of_the_design_are_there():
 def test_every_recipe_is_shown_once_in_its_group_and_those_of_the_authors_can_be_imported():
     groups = recipes_by_use()
     assert sorted(name for names in groups.values() for name in names) == RECIPES.names()
-    assert (groups["yours"], groups["to try"]) == (["folder"], ["digits", "nmnist"])
+    assert (groups["yours"], groups["to try"]) == (["folder", "folder_raw"], ["digits", "nmnist"])
     assert groups["the paper's"] == ["asl_dvs", "dvs_gesture", "dvs_lip", "dvs_lip_pretrain", "dvs_lip_random"]
     assert groups["compared systems"][:3] == ["efv", "event_mae", "event_mae_pretrain"]
     shown = " ".join(build_parser("train").format_help().split())
-    assert "yours: folder; to try: digits, nmnist; the paper's: asl_dvs" in shown
+    assert "yours: folder, folder_raw; to try: digits, nmnist; the paper's: asl_dvs" in shown
     shown = " ".join(build_parser("import").format_help().split())
     assert "trained for: dvs_gesture, asl_dvs, dvs_lip, dvs_lip_pretrain; or a file" in shown
 

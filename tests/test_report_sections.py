@@ -182,10 +182,19 @@ def test_another_kind_of_network_is_called_by_its_name():
 # How robust it is
 
 
-@pytest.mark.parametrize(("length", "counts"), [(1024, [128, 256, 512, 1024, 2048]), (8, [2, 4, 8, 16]), (2, [2, 4])])
+@pytest.mark.parametrize(
+    ("length", "counts"),
+    [
+        (1024, [128, 256, 512, 1024, 2048]),
+        (8, [2, 4, 8, 16]),
+        (2, [2, 4]),
+        (65536, [500, 1000, 2000, 4000, 8000]),  # it reads all, and the median recording has 4,000
+    ],
+)
 def test_numbers_of_events_go_from_an_eighth_to_twice_as_many(length, counts):
     model: Any = SimpleNamespace(sampling=Sampling(length=length))
-    assert sections._event_counts(model) == counts
+    raw: Any = SimpleNamespace(lengths=np.array([100, 4000, 90_000]))
+    assert sections._event_counts(model, raw) == counts
 
 
 def test_times_since_the_onset_go_from_a_sixteenth_of_the_median_to_all_of_it():
@@ -218,7 +227,7 @@ def test_each_sweep_is_over_its_own_values_with_three_draws(study, monkeypatch):
     monkeypatch.setattr(sections, "sweep", sweep)
     text = sections._robustness(study)
     assert asked == [
-        ("events", sections._event_counts(study.model), 3),
+        ("events", sections._event_counts(study.model, study.raw), 3),
         ("resolution", [1, 2, 4, 8, 16, 34], 3),
         ("windows", sections._seconds(study.raw), 3),
     ]

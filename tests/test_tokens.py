@@ -30,6 +30,12 @@ def batch():
     return EventBatch.pad([make_recording(count, seed=count) for count in COUNTS])
 
 
+def choose(batch, seed=None):
+    found = choose_tokens(batch.valid, TOKENS, None if seed is None else torch.Generator().manual_seed(seed))
+    assert found
+    return found
+
+
 def runs(count):
     """The events of each run, written out."""
     if count <= TOKENS:
@@ -39,8 +45,7 @@ def runs(count):
 
 @pytest.mark.parametrize("seed", [None, 0, 1])
 def test_each_run_of_a_row_has_one_token(batch, seed):
-    generator = None if seed is None else torch.Generator().manual_seed(seed)
-    places, valid = choose_tokens(batch.valid, TOKENS, generator)
+    places, valid = choose(batch, seed)
     for row, count in enumerate(COUNTS):
         expected = runs(count)
         assert valid[row].tolist() == [number < len(expected) for number in range(TOKENS)]
@@ -50,8 +55,8 @@ def test_each_run_of_a_row_has_one_token(batch, seed):
 
 
 def test_training_draws_every_event_of_a_run_in_time():
-    generator, valid = torch.Generator().manual_seed(0), torch.ones(1, 50, dtype=torch.bool)
-    drawn = {place for _ in range(200) for place in choose_tokens(valid, TOKENS, generator).places[0].tolist()}
+    batch = EventBatch.pad([make_recording(50)])
+    drawn = {place for seed in range(200) for place in choose(batch, seed).places[0].tolist()}
     assert drawn == set(range(50))
 
 
@@ -65,7 +70,7 @@ def test_short_rows_are_read_as_without_tokens(batch):
 
 def test_a_token_sees_all_events_around_it(batch):
     """What is counted around it without tokens, when it is one of many."""
-    places, valid = choose_tokens(batch.valid, TOKENS)
+    places, valid = choose(batch)
     everything = see_around(batch, None, 5)
     around = everything.gather(1, places[..., None].expand(-1, -1, everything.shape[2]))
     found = see_around(batch, None, 5, places)
@@ -112,7 +117,7 @@ def test_the_events_of_hidden_tokens_are_all_hidden(batch):
 
 def test_where_hidden_events_are_changes_nothing(batch):
     model = randomise(build_masked_model(CONFIG))
-    chosen = choose_tokens(batch.valid, TOKENS)
+    chosen = choose(batch)
     hidden = (torch.rand(len(COUNTS), TOKENS, generator=torch.Generator().manual_seed(0)) < 0.4) & chosen.valid
     away = hide_runs(hidden, batch.valid)
     elsewhere = replace(batch, x=torch.where(away, 33 - batch.x, batch.x), p=batch.p ^ away)
@@ -129,10 +134,10 @@ def test_such_a_network_is_trained_pretrained_and_tested(tmp_path, token_mix):
     model = {"neighbourhood": 5, "tokens": TOKENS}
     store, recipe = make_store(tmp_path / "store"), FLAT.with_settings({"sampling.length": 60, "training.epochs": 1})
     before = pretrain(recipe, store, tmp_path / "before", model=model)
-    settings = {"model": model, "objective": {"token_mix": token_mix}}
-    run = train(recipe, store, tmp_path / "run", init=before.folder, **settings)
+    mixed = {"token_mix": token_mix}
+    run = train(recipe, store, tmp_path / "run", init=before.folder, model=model, objective=mixed)
     network, events = run.model(), store[0][0]
-    assert network.config.tokens == TOKENS
+    assert network.tokens == TOKENS
     assert run.evaluate().recordings == 6
     assert network.features(events).shape == (16,)
     assert network.embed_events(events).shape == (60, 16), "of all events, tokens or not"

@@ -111,6 +111,13 @@ class Classifier(Predictor, nn.Module):
         fits = 0 < 4 * rows * self.tabulated <= LARGEST_TABLE
         return self.with_table() if worth and fits and not self.training else self
 
+    def tokens_of(self, events: Events) -> Events:
+        """The events that become tokens when the network reads these, in time order; others are counted around them.
+
+        len(model.tokens_of(events)) <= model.tokens
+        """
+        return events
+
     def with_table(self) -> "Classifier":
         """A copy for inference with what depends on the pixel precomputed; a network without such a part as it is."""
         return self
@@ -166,10 +173,6 @@ class Event2VecClassifier(Classifier):
         return read_tokens(self, batch, generator)
 
     def tokens_of(self, events: Events) -> Events:
-        """The events that become tokens when a network reads these, in time order; the others are counted around them.
-
-            len(model.tokens_of(events)) <= model.config.tokens
-        """
         batch = EventBatch.pad([events.torch()])
         chosen = choose_tokens(batch.valid, self.config.tokens)
         return events if chosen is None else chosen.of(batch).row(0)

@@ -21,7 +21,9 @@ class Reader(Protocol):
     """What makes tokens of events: our classifier, and the network that is pre-trained."""
 
     config: ModelConfig
-    embed: nn.Module
+
+    @property
+    def embed(self) -> nn.Module: ...
 
 
 class Chosen(NamedTuple):

@@ -77,7 +77,7 @@ class Recipe(Settings):
 
 def recipes_by_use() -> dict[str, list[str]]:
     """The names of the package's recipes, in groups to choose from."""
-    yours, to_try = ["folder"], ["digits", "nmnist"]
+    yours, to_try = ["folder", "folder_raw"], ["digits", "nmnist"]
     names = [name for name in RECIPES.names() if name not in yours + to_try]
     compared = [name for name in names if name.removesuffix(PUBLISHED).removesuffix("_pretrain") in NETWORKS]
     return {

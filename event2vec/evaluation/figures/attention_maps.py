@@ -35,8 +35,8 @@ def has_attention_to_draw(model: Predictor) -> bool:
 def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]:
     """The attention that each token receives in each block, (blocks, tokens); each row sums to the number of tokens.
 
-    `events` are those that the network reads, and tokens are all of them or those of `tokens_of`. Averaged over queries, heads and both directions. After pooling, a token stands for several events, which share
-    its attention.
+    `events` are those that the network reads, and tokens are all of them or those of `tokens_of`. Averaged over
+    queries, heads and both directions. After pooling, a token stands for several events, which share its attention.
     """
     seen: list[tuple[Bidirectional, Tensor, Rows]] = []
 
