@@ -8,6 +8,7 @@ from conftest import SMALL, make_recording, randomise
 
 from event2vec import EventBatch, Events, ModelConfig, Sensor, build_model, load_model, save_model
 from event2vec.model.compiled_attention import library, set_aside
+from event2vec.model.frames import stretches_of_time
 from event2vec.model.masked import build_masked_model
 from event2vec.model.neighbourhood import BINS, REACH, count_cells, look_around, see_around
 
@@ -69,6 +70,17 @@ def test_threads_and_other_rows_change_no_bit(monkeypatch, batch):
         assert torch.equal(found[1, :31], alone[0])
         assert torch.equal(found[:2], found[3:5])
         assert not found[1, 31:].any(), "padding sees nothing"
+
+
+def test_stretches_of_long_rows_are_exact():
+    """A sum of 65,535 intervals drifts by more than the time between two events, and differently in each program."""
+    events = make_recording(65_536, sensor=Sensor(8, 8), duration=7_000_000)
+    batch = EventBatch.pad([events])
+    exact = (events.t * BINS // events.t[-1]).clamp(max=BINS - 1)
+    assert torch.equal(stretches_of_time(batch, BINS)[0], exact)
+    with set_aside():
+        expected = see_around(batch, None, 1)
+    torch.testing.assert_close(see_around(batch, None, 1), expected, atol=2e-6, rtol=1e-6)
 
 
 def test_events_moved_alike_have_the_same_neighbourhoods():

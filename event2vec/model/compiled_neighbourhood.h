@@ -41,17 +41,21 @@ static float *cell_at(const Grid *grid, float *counts, int64_t stretch, int64_t 
     return counts + ((stretch * 2 + polarity) * grid->high + y) * grid->wide + x;
 }
 
+/* Microseconds since the first event of a row; of padding 0. Unsigned: times may be anything, and this may overflow. */
+static int64_t since_first(const Surroundings *job, int64_t first, int64_t event) {
+    return job->valid[first + event] ? (int64_t)((uint64_t)job->t[first + event] - (uint64_t)job->t[first]) : 0;
+}
+
 /* The stretch of time of each event: as `stretches_of_time` rounds it. */
 static void find_stretches(const Surroundings *job, int64_t first, int32_t *stretches) {
-    uint64_t duration = 0; /* unsigned: times may be anything, and these may overflow */
-    for (int64_t event = 1; event < job->length; event++)
-        if (job->valid[first + event]) duration += (uint64_t)job->t[first + event] - (uint64_t)job->t[first + event - 1];
-    const float whole = (int64_t)duration > 1 ? (float)(int64_t)duration : 1;
-    double elapsed = 0;
+    int64_t duration = 1;
+    for (int64_t event = 1; event < job->length; event++) {
+        const int64_t since = since_first(job, first, event);
+        if (since > duration) duration = since;
+    }
     for (int64_t event = 0; event < job->length; event++) {
-        if (event && job->valid[first + event])
-            elapsed += (float)(int64_t)((uint64_t)job->t[first + event] - (uint64_t)job->t[first + event - 1]) / whole;
-        stretches[event] = (int32_t)within((float)elapsed * (float)job->bins, job->bins);
+        const float elapsed = (float)since_first(job, first, event) / (float)duration;
+        stretches[event] = (int32_t)within(elapsed * (float)job->bins, job->bins);
     }
 }
 
