@@ -100,7 +100,7 @@ def test_results_that_are_damaged_or_old_are_not_shown(model, tmp_path, facts, s
 
 def test_what_the_network_reads_and_knows_is_said(model, tmp_path):
     page = model_card(Run(tmp_path), model, "anna/mine", None, {})
-    assert "It reads 1,234 events of a recording, and knows 3 classes:" in page
+    assert "It reads up to 1,234 random events of a recording, and knows 3 classes:" in page
     assert "left \\| right, &lt;b&gt;wave&lt;/b&gt;, stop'." in page
     assert f"{sum(weight.numel() for weight in model.parameters()):,} parameters" in page
     assert "for a 34x30 sensor" in page
@@ -110,7 +110,7 @@ def test_what_the_network_reads_and_knows_is_said(model, tmp_path):
     model.sampling = Sampling(method="clusters", length=64)
     page = model_card(Run(tmp_path), model, "anna/mine", None, {})
     assert f"It was trained on {model.trained_on.summary(model.sampling)}. Recordings far" in page
-    assert "It reads 64 clusters of a recording" in page
+    assert "It reads up to 64 clusters of a recording" in page
     assert "event2vec predict hf://anna/mine recording.aedat4" in page
 
 

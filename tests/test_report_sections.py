@@ -158,8 +158,8 @@ def test_without_an_evaluation_confidence_is_unknown(study):
 
 def test_the_training_says_its_network_its_epochs_and_its_start(study, monkeypatch):
     assert sections._training(study) == (
-        "<p>The run has no metrics.</p><p>A network with 2 blocks of width 16 and 2 attention heads reads 32 random "
-        "events of each recording.</p>"
+        "<p>The run has no metrics.</p><p>A network with 2 blocks of width 16 and 2 attention heads reads up to 32 "
+        "random events of each recording.</p>"
     )
     rows = "".join(f"{epoch},45,0.1\n" for epoch in range(1, 5))
     study.run.metrics_file.write_text("epoch,seconds,data_share\n" + rows)

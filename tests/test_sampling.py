@@ -204,11 +204,11 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "summary", "repeatable"),
         [
-            ({}, "1024 random events", False),
-            ({"method": "clusters", "length": 256}, "256 clusters", True),
-            ({"method": "temporal", "length": 7}, "7 events (temporal)", False),
-            ({"method": "spatial"}, "1024 events (spatial)", False),
-            ({"method": "density"}, "1024 events (density)", False),
+            ({}, "up to 1,024 random events", False),
+            ({"method": "clusters", "length": 256}, "up to 256 clusters", True),
+            ({"method": "temporal", "length": 7}, "up to 7 events (temporal)", False),
+            ({"method": "spatial"}, "up to 1,024 events (spatial)", False),
+            ({"method": "density"}, "up to 1,024 events (density)", False),
         ],
     )
     def test_what_a_network_reads_is_said_in_words(self, settings, summary, repeatable):

@@ -159,6 +159,7 @@ def test_tables_and_threads_are_worth_it_by_tokens_not_by_events():
     model = build_model(CONFIG).eval()
     assert (model.sampling.length, model.tokens) == (1024, TOKENS)
     assert build_model(replace(CONFIG, tokens=0)).tokens == 1024
+    assert model.reads == "up to 1,024 random events, of which 16 become tokens"
     assert fewest_events(model) == TOKENS // 8, "of a window that is answered live"
     assert model.for_reading(10) is model
     assert model.for_reading(1000) is not model

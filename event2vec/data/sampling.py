@@ -58,7 +58,7 @@ class Sampling(Settings, section="sampling"):
     def summary(self) -> str:
         """What a network reads, for people."""
         words = {"random": "random events", "clusters": "clusters"}
-        return f"{self.length} {words.get(self.method, f'events ({self.method})')}"
+        return f"up to {self.length:,} {words.get(self.method, f'events ({self.method})')}"
 
     def shorten(self, events: "Events", generator: "Generator") -> "Events":
         """At most `length` events of a recording. Clusters use no random numbers from the generator."""

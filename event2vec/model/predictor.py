@@ -72,6 +72,12 @@ class Predictor:
         fewer = self.config.tokens if isinstance(self.config, ModelConfig) else 0
         return min(fewer, self.sampling.length) or self.sampling.length
 
+    @property
+    def reads(self) -> str:
+        """What it reads of a recording, for people."""
+        some = f", of which {self.tokens:,} become tokens" if self.tokens < self.sampling.length else ""
+        return f"{self.sampling.summary}{some}"
+
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is a sequence of str, but a file here
         self, recordings: Recording, *, vote: int = 1, batch: int = BATCH, min_confidence: float = 0.0

@@ -208,7 +208,7 @@ class PageServer:
             "window": stream.window,
             "largest": LARGEST_FILE,
             "attention": has_attention_to_draw(model),
-            "about": f"{model.sampling.summary} of the newest window, every {1e3 * stream.every:g} ms",
+            "about": f"{model.reads} of the newest window, every {1e3 * stream.every:g} ms",
         }
 
     async def _listen(self, connection: "ServerConnection", page: Page) -> None:

@@ -79,8 +79,7 @@ def _introduction(model: Classifier | MaskedModel) -> str:
 
 
 def _classes(model: Classifier, repo: str) -> Iterator[str]:
-    read = "clusters" if model.sampling.method == "clusters" else "events"
-    yield f"It reads {model.sampling.length:,} {read} of a recording, and knows {model.config.classes} classes:"
+    yield f"It reads {model.reads} of a recording, and knows {model.config.classes} classes:"
     yield ", ".join(_plain(name) for name in model.class_names) + "."
     if model.trained_on:
         yield f"It was trained on {model.trained_on.summary(model.sampling)}. Recordings far from these are named."

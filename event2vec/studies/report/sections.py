@@ -107,7 +107,7 @@ def _data(study: Study) -> str:
 
 
 def _training(study: Study) -> str:
-    init, config, sampling = study.run.facts.init, study.model.config, study.model.sampling
+    init, config = study.run.facts.init, study.model.config
     rows = study.run.metrics if study.run.metrics_file.is_file() else []
     minutes = sum(row.get("seconds", 0) for row in rows) / 60
     took = f" {counted(len(rows), 'epoch')} took {minutes:.1f} minutes." if rows else ""
@@ -115,7 +115,7 @@ def _training(study: Study) -> str:
     curves = "<p>The run has no metrics.</p>"
     if rows:
         curves = _picture("curves.svg", lambda path: draw_curves(rows, path, "Training, epoch by epoch"))
-    return f"{curves}<p>{_network(config)} reads {sampling.summary} of each recording.{took}{begun}</p>"
+    return f"{curves}<p>{_network(config)} reads {study.model.reads} of each recording.{took}{begun}</p>"
 
 
 def _network(config: NetworkConfig) -> str:
