@@ -24,7 +24,7 @@ from event2vec.evaluation.figures.comparison import GREYS, MARKERS, OURS, Dot, L
 from event2vec.evaluation.figures.confusion import draw_confusion
 from event2vec.evaluation.figures.curves import draw_curves, draw_sweep
 from event2vec.evaluation.figures.reliability import AFTER, BEFORE, draw_reliability
-from event2vec.evaluation.figures.samples import draw_samples
+from event2vec.evaluation.figures.samples import draw_samples, on_lines
 from event2vec.evaluation.figures.timelines import COLUMNS, NO_ANSWER, _columns, draw_timeline
 from event2vec.evaluation.sweeps import Point
 from event2vec.evaluation.timeline import Timeline
@@ -186,6 +186,34 @@ def test_samples_have_a_column_for_each_class_and_a_row_for_each_quarter(figure_
     assert axes[2].get_images()[0].get_array()[3, 2] == -1
     assert axes[1].get_images()[0].get_array().sum() == 1, "the first recording of its class"
     assert [axis.get_ylabel().split()[0] for axis in axes[::2]] == ["first", "second", "third", "last"]
+
+
+def test_names_of_classes_do_not_cover_each_other(figure_of, tmp_path):
+    events, names = (
+        Events.from_arrays([0], [0], [0], [1], sensor=SENSOR),
+        ["left_arm_counter_clockwise", "hand clapping"],
+    )
+    recordings = [(events, 0), (events, 1)]
+    store = EventStore.create(tmp_path / "store", recordings, sensor=SENSOR, classes=names)
+    figure = figure_of(draw_samples, store, PATH)
+    first, second = (axis.title for axis in figure.axes[:2])
+    assert (first.get_text(), second.get_text()) == ("left_arm_\ncounter_\nclockwise", "hand\nclapping")
+    figure.draw_without_rendering()
+    assert first.get_window_extent().x1 < second.get_window_extent().x0
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("hand_clapping", "hand_\nclapping"),
+        ("unbreakablename", "unbreakablename"),
+        ("a b c", "a b c"),
+    ],
+)
+def test_only_long_names_are_broken_and_none_is_cut(name, lines):
+    assert on_lines(name) == lines
 
 
 # ---- what networks learnt

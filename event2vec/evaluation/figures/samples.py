@@ -1,5 +1,6 @@
 """One recording of each class: what the camera saw in four time slices."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from event2vec.evaluation.figures import pyplot, save_figure
 from event2vec.events import Events
 
 QUARTERS = ("first", "second", "third", "last")
+WIDEST = 12  # letters of a line above a column
 RISING, FALLING, QUIET = "#d95f02", "#3b528b", "#f4f4f4"  # distinct for the colour-blind, and in print
 
 
@@ -28,13 +30,21 @@ def draw_samples(store: EventStore, path: Path, classes: int = 10) -> None:
         for axis, picture in zip(column, _moments(events), strict=True):
             axis.imshow(picture, cmap=colours, vmin=-1, vmax=1, interpolation="nearest")
             axis.set(xticks=[], yticks=[])
-        column[0].set_title(store.classes[label], fontsize=10)
+        column[0].set_title(on_lines(store.classes[label]), fontsize=10)
     for moment, axis in enumerate(axes[:, 0]):
         axis.set_ylabel(f"{QUARTERS[moment]} quarter", fontsize=9)
     figure.suptitle(f"Events of each class from a {store.sensor} camera, in quarters of a recording", fontsize=11)
     handles = [Patch(color=RISING, label="brighter"), Patch(color=FALLING, label="darker")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
     save_figure(figure, path)
+
+
+def on_lines(name: str) -> str:
+    """A long name on several lines, broken after what separates its words."""
+    lines = [""]
+    for word in re.findall(r"[^_\-\s]*[_\-\s]|[^_\-\s]+", name):
+        lines[-1:] = [lines[-1] + word] if len(lines[-1] + word) <= WIDEST or not lines[-1] else [lines[-1], word]
+    return "\n".join(line.strip() for line in lines)
 
 
 def _moments(events: Events) -> list[NDArray[np.int64]]:
