@@ -16,10 +16,16 @@ def test_the_interval_is_the_one_that_scipy_gives(right, recordings):
     assert 0 <= found.low <= right / recordings <= found.high <= 1
 
 
-@pytest.mark.parametrize(("accuracy", "recordings"), [(0.9, 100), (0.5, 7), (1.0, 60), (0.0, 3)])
-def test_the_standard_error_is_that_of_a_share_of_as_many_draws(accuracy, recordings):
-    assert standard_error(accuracy, recordings) == pytest.approx(binom(recordings, accuracy).std() / recordings)
+@pytest.mark.parametrize(("accuracy", "recordings"), [(0.9, 100), (0.5, 8), (1.0, 60), (0.0, 3)])
+def test_the_standard_error_is_that_of_four_more_draws_half_of_them_right(accuracy, recordings):
+    draws = recordings + 4
+    share = (accuracy * recordings + 2) / draws
+    assert standard_error(accuracy, recordings) == pytest.approx(binom(draws, share).std() / draws)
     assert standard_error(accuracy, 0) == 0, "nothing is behind it"
+
+
+def test_an_error_more_or_less_of_seventy_is_within_a_standard_error():
+    assert 1 - standard_error(1.0, 70) < 69 / 70
 
 
 def test_the_interval_is_the_published_one():

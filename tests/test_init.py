@@ -79,12 +79,15 @@ def test_a_network_that_means_something_else_is_refused_and_nothing_is_taken(tmp
     assert all(torch.equal(one, same) for one, same in zip(before, model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize(("setting", "before", "now"), [("intensity", "linear", "log"), ("relative", True, False)])
+@pytest.mark.parametrize(
+    ("setting", "before", "now"), [("intensity", "linear", "log"), ("relative", True, False), ("tokens", 8, 0)]
+)
 def test_what_no_weight_tells_is_compared_too(tmp_path, setting, before, now):
-    init, _ = saved(tmp_path, replace(OURS, **{setting: before}))
+    ours = replace(OURS, neighbourhood=3)
+    init, _ = saved(tmp_path, replace(ours, **{setting: before}))
     said = f"was trained with model.{setting} {before}, this recipe has {now}. Set model.{setting} to {before}".lower()
     with pytest.raises(Event2VecError) as refusal:
-        copy_weights(build_model(replace(OURS, **{setting: now})), init)
+        copy_weights(build_model(replace(ours, **{setting: now})), init)
     assert said in str(refusal.value).lower()
 
 

@@ -83,6 +83,13 @@ def test_stretches_of_long_rows_are_exact():
     torch.testing.assert_close(see_around(batch, None, 1), expected, atol=2e-6, rtol=1e-6)
 
 
+def test_rows_without_any_place_have_nothing_around_them():
+    batch = EventBatch.pad([make_recording(5)[:0]])
+    for width in (1, 5):
+        assert see_around(batch, None, width).shape == counts_around(batch, width).shape == (1, 0, 6 * width**2)
+    assert stretches_of_time(batch, BINS).shape == (1, 0)
+
+
 def test_events_moved_alike_have_the_same_neighbourhoods():
     events = make_recording(40, sensor=Sensor(10, 10))
     there = [

@@ -146,7 +146,8 @@ def test_rubbish_in_the_metrics_of_a_run_is_one_error(tmp_path, content):
         ([(0.9, 0.5), (0.88, 0.4), (0.86, 0.3)], 2),  # the last is more than 3 % below the highest
         ([(0.86, 0.3), (0.88, 0.4), (0.9, 0.5)], 3),  # the first falls behind, and the second was not kept
         ([(0.5, 0.1), (0.9, 0.5)], 2),  # far better, and so best with any loss
-        ([(1.0, 0.5), (0.99, 0.1)], 1),  # all right: no standard error
+        ([(1.0, 0.5), (0.99, 0.1), (0.98, 0.05)], 2),  # all right is no certainty: 1.3 %
+        ([(0.5, math.nan), (0.5, 0.4), (0.52, 0.5)], 2),
         ([(math.nan, math.nan), (0.1, 9.0), (math.nan, math.nan)], 2),
     ],
 )
@@ -155,8 +156,8 @@ def test_of_epochs_within_a_standard_error_the_one_with_the_lowest_loss_is_best(
     objective = Classification(build_model(RECIPE.model), RECIPE.objective)
     callback, found = Checkpoints(Run(tmp_path), objective, RECIPE.training, 100), 0
     for number, (accuracy, loss) in enumerate(epochs, 1):
-        if callback._is_best(accuracy, -loss):
-            callback.best, found = (accuracy, -loss), number
+        if callback._becomes_best(accuracy, -loss):
+            found = number
         state = callback.state_dict()
         callback = Checkpoints(Run(tmp_path), objective, RECIPE.training, 100)
         callback.load_state_dict(state)  # a resumed run chooses alike
@@ -167,8 +168,8 @@ def test_of_pretrained_epochs_the_one_with_the_lowest_loss_is_best(tmp_path):
     objective = masked_objective(build_masked_model(FLAT.model), FLAT.objective)
     callback = Checkpoints(Run(tmp_path), objective, RECIPE.training, 100)
     callback.load_state_dict({"best": [-0.50, -0.50], "waited": 1})  # as an earlier version wrote it
-    assert not callback._is_best(-0.51, -0.51)
-    assert callback._is_best(-0.49, -0.49)
+    assert not callback._becomes_best(-0.51, -0.51)
+    assert callback._becomes_best(-0.49, -0.49)
 
 
 def test_recordings_are_shuffled_within_a_few_shards_at_a_time():

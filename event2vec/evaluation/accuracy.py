@@ -16,8 +16,14 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def standard_error(accuracy: float, recordings: int) -> float:
-    """By how much other recordings would typically have changed an accuracy; 0 if none are behind it."""
-    return math.sqrt(accuracy * (1 - accuracy) / recordings) if recordings else 0.0
+    """By how much other recordings would typically have changed an accuracy; 0 if none are behind it.
+
+    As if two more had been right and two wrong (Agresti and Coull 1998): all of a few right is no certainty.
+    """
+    if not recordings:
+        return 0.0
+    share = (accuracy * recordings + 2) / (recordings + 4)
+    return math.sqrt(share * (1 - share) / (recordings + 4))
 
 
 class Interval(NamedTuple):

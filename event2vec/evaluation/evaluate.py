@@ -94,15 +94,15 @@ def evaluate(
     Each prediction is the mean over `vote` draws. Clusters are the same every time, and so is all of a recording that
     the network reads whole: one repeat, one draw.
     The network runs on its current device, and inside `torch.autocast` in that precision.
-    `change` is applied to the events of a recording before some are drawn or clustered. The store may lack some of the
-    network's classes, or have them in another order.
+    `change`, which adds no events, is applied to those of a recording before some are drawn or clustered. The store may
+    lack some of the network's classes, or have them in another order.
     """
     check_kind(store, EventStore, "a store, such as EventStore.open(folder).split('test')", TAKES_FOLDERS)
     if repeats < 1 or vote < 1:
         raise Event2VecError(f"repeats and vote must be at least 1, got {repeats} and {vote}")
     store = store.with_classes(model.class_names)
     _check(model, store)
-    if model.sampling.repeatable or (change is None and reads_all(model, store)):
+    if model.sampling.repeatable or reads_all(model, store):
         repeats = vote = 1
     labels, classes = store.labels, model.config.classes
     confusion = np.zeros((classes, classes), np.int64)

@@ -130,7 +130,8 @@ class ModelConfig(NetworkConfig, section="model"):
             )
         if self.tokens and not self.neighbourhood:
             raise ValueError(
-                "model.tokens needs model.neighbourhood, such as 7: the other events would not be read at all"
+                "model.tokens needs model.neighbourhood, such as 7, or the other events are not read at all. "
+                "Set model.tokens to 0, or use a recipe without it, such as folder"
             )
         if self.drop_path and self.blocks == 1:
             raise ValueError("model.drop_path needs at least two blocks: the first block is never skipped")

@@ -42,7 +42,7 @@ def elapsed(batch: EventBatch) -> Float[Tensor, "batch length"]:
     Not the sum of intervals: over ten thousands of events it drifts, in each program that runs the network differently.
     """
     since = (batch.t - batch.t[:, :1]) * batch.valid
-    return since / since.amax(dim=1, keepdim=True).clamp(min=1)
+    return since / F.pad(since, (0, 1)).amax(dim=1, keepdim=True).clamp(min=1)  # rows may have no place at all
 
 
 def count_events(

@@ -140,7 +140,8 @@ class Predictor:
         """Mean probabilities over draws of the same recordings, which come as arrays."""
 
     def _draws(self, recordings: Sequence[Events], vote: int) -> list[EventBatch]:
-        return [self.draw(recordings, number) for number in range(1 if self.sampling.repeatable else vote)]
+        same = self.sampling.repeatable or all(len(events) <= self.sampling.length for events in recordings)
+        return [self.draw(recordings, number) for number in range(1 if same else vote)]
 
     def draw(self, recordings: Sequence[Events], number: int = 0) -> EventBatch:
         """The events that the network reads, scaled to its sensor. Each recording is drawn from independently."""

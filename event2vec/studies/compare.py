@@ -110,7 +110,9 @@ def compare(
     span = Span.of(minutes, epochs)
     rows = tuple(network_row(name, base, span.settings) for name in names)
     if not rows or len({row.name for row in rows}) < len(rows):
-        raise Event2VecError(f"networks must be one or more, each named once, got {', '.join(map(shown, names))}")
+        raise Event2VecError(
+            f"networks must be one or more, each named once, got {', '.join(map(shown, names)) or 'none'}"
+        )
     setting = Setting(data, how=Execution(**how), cluster=Cluster.of(cluster))
     folder = local_place(out) if out else _folder("compare", base, data)
     results = run_experiment(Experiment("", rows, speed=True, timed=TIMED, repeats=DRAWS), base, setting, folder, seeds)

@@ -47,6 +47,8 @@ def draw_gallery(
     """
     given = Execution(**how)
     opened = [Run.open(run) for run in several(runs)]
+    if not opened:
+        raise Event2VecError("runs must be one or more, got none")
     first = opened[0]
     folder = Path(folder) if folder else _usual_folder(first)
     networks = [load_event2vec(run.folder) for run in opened]

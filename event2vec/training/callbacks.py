@@ -130,8 +130,8 @@ def _duration(seconds: float) -> str:
 class Checkpoints(pl.Callback):
     """Saves the last state, to resume from, and the network of the best epoch; ends a training that no longer improves.
 
-    Must come after Diary. An accuracy within a standard error of the highest is as good: of these epochs, the one with
-    the lowest loss is best. Small validation parts have many of them, and the first with the highest is chance.
+    Must come after Diary. An accuracy within a standard error of the highest so far is as good: an epoch with one is
+    best if its loss is lower than that of the best so far, or if the accuracy of that one is no longer as good.
     """
 
     def __init__(self, run: Layout, objective: Objective, config: TrainingConfig, recordings: int) -> None:
@@ -160,24 +160,24 @@ class Checkpoints(pl.Callback):
             -float(found.get("validation/loss", math.nan)),
         )
         self.waited += 1
-        if self._is_best(*score):
-            self.best, self.waited = score, 0
+        if self._becomes_best(*score):
+            self.waited = 0
             if trainer.is_global_zero:
                 save_model(learner.objective.model, self.run.best_network)
         trainer.save_checkpoint(self.run.state)
         trainer.should_stop = has_waited(self.waited, self.patience)
 
-    def _is_best(self, metric: float, gain: float) -> bool:
-        """Whether an epoch is better than the best so far; never without validation recordings."""
+    def _becomes_best(self, metric: float, gain: float) -> bool:
+        """Whether an epoch is better than the best so far, whose place it then takes; never without validation."""
         if math.isnan(metric):
             return False
+        gain = -math.inf if math.isnan(gain) else gain
         self.highest = max(self.highest, metric)
         enough = self.highest - standard_error(self.highest, self.recordings)
-        if metric < enough:
+        if metric < enough or (self.best[0] >= enough and (gain, metric) <= (self.best[1], self.best[0])):
             return False
-        if self.best[0] < enough:
-            return True
-        return (gain, metric) > (self.best[1], self.best[0])
+        self.best = (metric, gain)
+        return True
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": list(self.best), "highest": self.highest, "waited": self.waited}

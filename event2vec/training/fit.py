@@ -64,7 +64,7 @@ def copy_weights(model: Classifier | MaskedModel, init: Path) -> list[str]:
         raise FileError(init, f"holds a network of the kind {learnt}, this recipe has {wanted}")
     if not model.reusable:
         raise Event2VecError(f"{wanted} cannot be initialised from another network. Omit init")
-    for name in ("intensity", "relative"):  # what no weight tells
+    for name in ("intensity", "relative", "tokens"):  # what no weight tells
         before, now = (str(getattr(config, name, None)).lower() for config in (other.config, model.config))
         if before != now:
             problem = f"was trained with model.{name} {before}, this recipe has {now}"
