@@ -383,4 +383,4 @@ def test_the_verb_lists_and_removes(root, raw, cache, capsys):
     assert facts["freed"] > 0
     assert list(cache.iterdir()) == []
     assert main(["cache", "--remove-all", "--remove", "x"]) == 2
-    assert "omit one of them" in capsys.readouterr().err
+    assert "--remove and --remove-all cannot be combined; omit one" in capsys.readouterr().err

@@ -149,7 +149,7 @@ def test_what_cannot_be_compared_is_one_line(tmp_path):
         compare(tmp_path, ["max_formr"], recipe=BASE)
     with pytest.raises(Event2VecError, match=r"minutes and epochs cannot be combined; omit one"):
         compare(tmp_path, recipe=BASE, minutes=1.0, epochs=1)
-    for networks, shown in ((["event2vec", "event2vec"], "'event2vec', 'event2vec'"), ([], "")):
+    for networks, shown in ((["event2vec", "event2vec"], "'event2vec', 'event2vec'"), ([], "none")):
         with pytest.raises(Event2VecError, match=f"^networks must be one or more, each named once, got {shown}$"):
             compare(tmp_path, networks, recipe=BASE, epochs=1, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

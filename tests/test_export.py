@@ -366,7 +366,7 @@ def test_files_that_are_no_exported_networks_are_refused_in_one_line(tmp_path):
         ("{", "not JSON"),
         ('{"format": 9}', "has format 9"),
         ('{"format": 1, "model": {"classes": 2}, "class_names": ["a"]}', "has 1 names"),
-        (json.dumps(ASKED | {"sampling": {"method": "density"}}), r"reads 1024 events \(density\), exported networks"),
+        (json.dumps(ASKED | {"sampling": {"method": "density"}}), r"reads up to 1,024 events \(density\), exported"),
     ):
         with pytest.raises(FileError, match=problem):
             read_description(path, text)
