@@ -202,6 +202,13 @@ class TestThinning:
 
 class TestSettings:
     @pytest.mark.parametrize(
+        ("method", "lengths", "same"),
+        [("random", [7, 8], True), ("random", [7, 9], False), ("random", [], True), ("clusters", [9], True)],
+    )
+    def test_only_what_is_left_out_makes_draws_differ(self, method, lengths, same):
+        assert Sampling(method=method, length=8).same_every_time(lengths) == same
+
+    @pytest.mark.parametrize(
         ("settings", "summary", "repeatable"),
         [
             ({}, "up to 1,024 random events", False),

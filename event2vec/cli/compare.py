@@ -100,7 +100,10 @@ def run(options: Namespace) -> None:
     found = compare(options.data, networks, seeds=options.seeds, **how)
     if not found.results:  # the first process of those that train together has them
         return
-    print(json.dumps(found.facts(), indent=2)) if options.json else _print_tables(found)
+    if options.json:
+        print(json.dumps(found.facts(), indent=2))
+    else:
+        _print_tables(found)
     say(f"Tables and pictures are in {found.folder}: table.html, table.csv, table.md, table.json, accuracy_*.png")
 
 

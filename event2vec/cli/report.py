@@ -59,7 +59,10 @@ def run(options: Namespace) -> int:
         data=options.data,
         **execution_options(options),
     )
-    print(json.dumps(made.facts(), indent=2)) if options.json else _summarise(made)
+    if options.json:
+        print(json.dumps(made.facts(), indent=2))
+    else:
+        _summarise(made)
     return 2 if made.problems else 0
 
 

@@ -57,7 +57,10 @@ def run(options: Namespace) -> None:
     from event2vec.player import view
 
     made = view(options.file, _output(options), **reading_options(options))
-    print(json.dumps(made.facts(), indent=2)) if options.json else _summarise(made)
+    if options.json:
+        print(json.dumps(made.facts(), indent=2))
+    else:
+        _summarise(made)
 
 
 def _summarise(made: "Viewed") -> None:

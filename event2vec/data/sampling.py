@@ -4,6 +4,7 @@ Without torch, so that `--help` is fast and devices need none; the methods are i
 `clustering/`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -53,6 +54,10 @@ class Sampling(Settings, section="sampling"):
     def repeatable(self) -> bool:
         """Whether the same recording always gives the same tokens."""
         return self.method == "clusters"
+
+    def same_every_time(self, lengths: Iterable[int]) -> bool:
+        """Whether each draw from recordings of these lengths is the same: of clusters, and of what is read whole."""
+        return self.repeatable or all(length <= self.length for length in lengths)
 
     @property
     def summary(self) -> str:

@@ -102,7 +102,7 @@ def evaluate(
         raise Event2VecError(f"repeats and vote must be at least 1, got {repeats} and {vote}")
     store = store.with_classes(model.class_names)
     _check(model, store)
-    if model.sampling.repeatable or reads_all(model, store):
+    if model.sampling.same_every_time(store.lengths.tolist()):
         repeats = vote = 1
     labels, classes = store.labels, model.config.classes
     confusion = np.zeros((classes, classes), np.int64)
@@ -128,11 +128,6 @@ def _far(model: Classifier, store: EventStore) -> tuple[tuple[str, str], ...]:
         return ()
     remarks = zip(store.sources, map(model.trained_on.remarks, extents_of(store)), strict=True)
     return tuple((source, "; ".join(found)) for source, found in remarks if found)
-
-
-def reads_all(model: Classifier, store: EventStore) -> bool:
-    """Whether no recording has more events than the network reads, so that none are drawn."""
-    return bool((store.lengths <= model.sampling.length).all())
 
 
 def _check(model: Classifier, store: EventStore) -> None:

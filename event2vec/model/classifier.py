@@ -20,7 +20,7 @@ from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import ClassHead, mean_over_valid
 from event2vec.model.networks import network_class
 from event2vec.model.predictor import Predictor, Recording
-from event2vec.model.tokens import Tokens, choose_tokens, read_tokens
+from event2vec.model.tokens import Tokens, become_tokens, choose_tokens, read_tokens
 from event2vec.sensor import Sensor
 
 LARGEST_TABLE = 1 << 26  # bytes of a table of pixels that is worth its memory
@@ -114,7 +114,9 @@ class Classifier(Predictor, nn.Module):
     def tokens_of(self, events: Events) -> Events:
         """The events that become tokens when the network reads these, in time order; others are counted around them.
 
-        len(model.tokens_of(events)) <= model.tokens
+            len(model.tokens_of(events)) <= model.tokens
+
+        All of them, unless `model.tokens` says fewer.
         """
         return events
 
@@ -164,8 +166,7 @@ class Event2VecClassifier(Classifier):
 
     def _classify(self, batch: EventBatch) -> Float[Tensor, "batch classes"]:
         rows, length = batch.valid.shape
-        tokens = rows * (min(self.config.tokens, length) or length)
-        with on_one_thread() if tokens * self.config.dim <= SHORT else nullcontext():
+        with on_one_thread() if rows * min(length, self.tokens) * self.config.dim <= SHORT else nullcontext():
             return self(batch)
 
     def read(self, batch: EventBatch, generator: torch.Generator | None = None) -> Tokens:
@@ -175,7 +176,7 @@ class Event2VecClassifier(Classifier):
     def tokens_of(self, events: Events) -> Events:
         batch = EventBatch.pad([events.torch()])
         chosen = choose_tokens(batch.valid, self.config.tokens)
-        return events if chosen is None else chosen.of(batch).row(0)
+        return events if chosen is None else become_tokens(batch, chosen).row(0)
 
     def classify(
         self,

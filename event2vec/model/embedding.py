@@ -21,7 +21,7 @@ from event2vec.model.config import ModelConfig
 from event2vec.model.coordinates import normalised_coordinates, normalised_intervals
 from event2vec.model.neighbourhood import Neighbourhood
 from event2vec.model.norm import LayerNorm, usual
-from event2vec.model.tokens import Chosen
+from event2vec.model.tokens import Chosen, become_tokens
 from event2vec.sensor import Sensor
 
 
@@ -232,7 +232,7 @@ class Event2Vec(nn.Module):
         self, batch: EventBatch, hidden: Bool[Tensor, "batch length"] | None = None, chosen: Chosen | None = None
     ) -> Parts:
         """Parts of all events, or of the chosen ones. Hidden events are not in the neighbourhood of others."""
-        read = batch if chosen is None else chosen.of(batch)
+        read = become_tokens(batch, chosen)
         where = self.spatial(read)
         if self.neighbourhood is not None:
             where = where + self.neighbourhood(batch, hidden, None if chosen is None else chosen.places)

@@ -14,7 +14,7 @@ from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import EventDecoder
 from event2vec.model.networks import masked_class
 from event2vec.model.relative import hide_places, positions_of
-from event2vec.model.tokens import Chosen, hide_runs
+from event2vec.model.tokens import Chosen, become_tokens, hide_runs
 
 
 class MaskedModel(nn.Module):
@@ -50,7 +50,7 @@ class MaskedEventModel(MaskedModel):
     ) -> Float[Tensor, "hidden_events 3"]:
         """Predicted x, y and p of the hidden tokens, in [-1, 1], row by row."""
         check_sensor(batch.sensor, self.config.sensor)
-        seen = batch if chosen is None else chosen.of(batch)
+        seen = become_tokens(batch, chosen)
         parts = self.embed.parts(batch, hidden if chosen is None else hide_runs(hidden, batch.valid), chosen)
         where = torch.where(hidden[..., None], self.mask_token.to(parts.where.dtype), parts.where)
         parts = parts._replace(where=where)

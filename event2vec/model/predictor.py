@@ -140,7 +140,7 @@ class Predictor:
         """Mean probabilities over draws of the same recordings, which come as arrays."""
 
     def _draws(self, recordings: Sequence[Events], vote: int) -> list[EventBatch]:
-        same = self.sampling.repeatable or all(len(events) <= self.sampling.length for events in recordings)
+        same = self.sampling.same_every_time(map(len, recordings))
         return [self.draw(recordings, number) for number in range(1 if same else vote)]
 
     def draw(self, recordings: Sequence[Events], number: int = 0) -> EventBatch:

@@ -32,10 +32,6 @@ class Chosen(NamedTuple):
     places: Int64[Tensor, "batch tokens"]
     valid: Bool[Tensor, "batch tokens"]
 
-    def of(self, batch: EventBatch) -> EventBatch:
-        """These events alone."""
-        return batch.at(self.places, self.valid)
-
 
 class Tokens(NamedTuple):
     """What the backbone takes."""
@@ -45,10 +41,15 @@ class Tokens(NamedTuple):
     positions: Float[Tensor, "batch tokens 3"] | None  # None without relative attention
 
 
+def become_tokens(batch: EventBatch, chosen: Chosen | None) -> EventBatch:
+    """The events that become tokens: the chosen ones, or all."""
+    return batch if chosen is None else batch.at(*chosen)
+
+
 def read_tokens(model: Reader, batch: EventBatch, generator: torch.Generator | None = None) -> Tokens:
     """The tokens of a batch. A generator, which training passes, draws them."""
     chosen = choose_tokens(batch.valid, model.config.tokens, generator)
-    seen = batch if chosen is None else chosen.of(batch)
+    seen = become_tokens(batch, chosen)
     positions = positions_of(seen) if model.config.relative else None
     return Tokens(model.embed(batch, chosen), seen.valid, positions)
 

@@ -14,7 +14,7 @@ from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.coordinates import normalised_coordinates
 from event2vec.model.masked import MaskedEventModel, MaskedModel
-from event2vec.model.tokens import choose_tokens
+from event2vec.model.tokens import become_tokens, choose_tokens
 from event2vec.training.augment import TokenMix
 from event2vec.training.config import ObjectiveConfig
 from event2vec.training.masking import draw_patches, draw_spans
@@ -131,7 +131,7 @@ class MaskedReconstruction(Objective):
 
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
         chosen = choose_tokens(batch.valid, self.model.config.tokens, generator)
-        seen = batch if chosen is None else chosen.of(batch)
+        seen = become_tokens(batch, chosen)
         hidden = draw_spans(self.config.mask, seen.valid, _draw_of(batch, generator))
         answers = self.model(batch, hidden, generator, chosen).float()
         truth = normalised_coordinates(seen)[hidden]

@@ -43,7 +43,9 @@ def on_lines(name: str) -> str:
     """A long name on several lines, broken after what separates its words."""
     lines = [""]
     for word in re.findall(r"[^_\-\s]*[_\-\s]|[^_\-\s]+", name):
-        lines[-1:] = [lines[-1] + word] if len(lines[-1] + word) <= WIDEST or not lines[-1] else [lines[-1], word]
+        if lines[-1] and len(lines[-1] + word) > WIDEST:
+            lines.append("")
+        lines[-1] += word
     return "\n".join(line.strip() for line in lines)
 
 
