@@ -77,6 +77,7 @@ class Pictures:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     Pictures.wanted = item.get_closest_marker("pictures") is not None
+    torch.default_generator.manual_seed(0)  # so that a test draws the same whatever ran before it
 
 
 @pytest.fixture(scope="session", autouse=True)

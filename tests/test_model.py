@@ -274,6 +274,7 @@ def test_another_sensor_is_refused(make_events):
         ({"dim": 20, "heads": 5}, "model.heads must be"),
         ({"blocks": 0}, "model.blocks must be at least 1, got 0"),
         ({"drop_path": 1.0}, "model.drop_path"),
+        ({"drop_path": 0.1, "drop_path_first": 0.2}, "must not be above model.drop_path, got 0.2 and 0.1"),
         ({"attention": "gated_linear", "forget_bias": 4.0}, "gated_linear has no such gates"),
         ({"attention": "gated_linear", "relative": True}, "model.relative needs model.attention forgetting"),
         ({"heads": 4, "relative": True}, r"even width of at least 8, got model.dim / model.heads = 4"),

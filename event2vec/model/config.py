@@ -91,7 +91,14 @@ class ModelConfig(NetworkConfig, section="model"):
     )
     drop_path: float = setting(
         0.0,
-        "share of recordings that skip the last block in training; earlier blocks are skipped less, the first never",
+        "share of recordings that skip the last block in training; earlier blocks are skipped less",
+        least=0,
+        below=1,
+    )
+    drop_path_first: float = setting(
+        0.0,
+        "share of recordings that skip the first block in training; those between are skipped by equal steps more. "
+        "Above 0 it is ours, not the paper's (docs/differences.md)",
         least=0,
         below=1,
     )
@@ -134,4 +141,9 @@ class ModelConfig(NetworkConfig, section="model"):
                 "Set model.tokens to 0, or use a recipe without it, such as folder"
             )
         if self.drop_path and self.blocks == 1:
-            raise ValueError("model.drop_path needs at least two blocks: the first block is never skipped")
+            raise ValueError(
+                "model.drop_path needs at least two blocks: it is for the last one, and model.drop_path_first for the first"
+            )
+        if self.blocks > 1 and self.drop_path_first > self.drop_path:
+            shares = f"{self.drop_path_first} and {self.drop_path}"
+            raise ValueError(f"model.drop_path_first must not be above model.drop_path, got {shares}")
