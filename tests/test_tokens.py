@@ -15,7 +15,7 @@ from event2vec.exporting.formats import follow
 from event2vec.model.compiled_attention import library, set_aside
 from event2vec.model.masked import build_masked_model
 from event2vec.model.neighbourhood import see_around
-from event2vec.model.tokens import choose_tokens, hide_runs
+from event2vec.model.tokens import choose_tokens, draw_tokens, hide_runs
 from event2vec.streaming.windows import fewest_events
 
 TOKENS = 16
@@ -134,7 +134,7 @@ def test_such_a_network_is_trained_pretrained_and_tested(tmp_path, token_mix):
     model = {"neighbourhood": 5, "tokens": TOKENS}
     store, recipe = make_store(tmp_path / "store"), FLAT.with_settings({"sampling.length": 60, "training.epochs": 1})
     before = pretrain(recipe, store, tmp_path / "before", model=model)
-    mixed = {"token_mix": token_mix}
+    mixed, model["drop_tokens"] = {"token_mix": token_mix}, 0.5
     run = train(recipe, store, tmp_path / "run", init=before.folder, model=model, objective=mixed)
     network, events = run.model(), store[0][0]
     assert network.tokens == TOKENS
@@ -163,6 +163,28 @@ def test_tables_and_threads_are_worth_it_by_tokens_not_by_events():
     assert fewest_events(model) == TOKENS // 8, "of a window that is answered live"
     assert model.for_reading(10) is model
     assert model.for_reading(1000) is not model
+
+
+def test_training_leaves_tokens_out_and_answers_do_not(batch):
+    model = randomise(build_model(replace(CONFIG, drop_tokens=0.75)))
+    whole = randomise(build_model(CONFIG))
+    with torch.no_grad():
+        assert torch.equal(model(batch), whole(batch))
+    tokens, valid, positions = model.read(batch, torch.Generator().manual_seed(0))
+    assert tokens.shape[:2] == valid.shape == positions.shape[:2] == (len(COUNTS), TOKENS // 4)
+    assert valid.sum(dim=1).tolist() == [min(count, TOKENS // 4) for count in COUNTS]
+    one, same, other = (model.read(batch, torch.Generator().manual_seed(seed)).tokens for seed in (0, 0, 1))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_left_out_tokens_still_count_around_others(batch):
+    model = build_model(replace(CONFIG, tokens=0, drop_tokens=0.5))
+    chosen = draw_tokens(batch.valid, model.config, torch.Generator().manual_seed(0))
+    tokens = model.read(batch, torch.Generator().manual_seed(0)).tokens
+    torch.testing.assert_close(tokens, model.embed(batch, chosen))
+    assert not torch.allclose(tokens[0], model.embed(batch.at(*chosen))[0])
+    assert chosen.places.shape[1] == 75, "half of the longest row, where all events are tokens"
 
 
 def test_without_a_neighbourhood_the_other_events_would_be_lost():

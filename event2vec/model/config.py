@@ -89,6 +89,13 @@ class ModelConfig(NetworkConfig, section="model"):
         "Ours, not the paper's (docs/differences.md)",
         least=0,
     )
+    drop_tokens: float = setting(
+        0.0,
+        "share of the tokens that a step of training leaves out, others each time; answers use all. "
+        "Ours, not the paper's (docs/differences.md)",
+        least=0,
+        below=1,
+    )
     drop_path: float = setting(
         0.0,
         "share of recordings that skip the last block in training; earlier blocks are skipped less",

@@ -3,6 +3,7 @@
 Attention among thousands of events is slow, and few of them say less. With `model.tokens`, a network reads all events:
 it counts them around each of some, which become its tokens (`neighbourhood.py`). A row is divided into as many runs of
 equally many events, and each run has one token: in training any of its events, another each time, else the middle one.
+Training may do with fewer tokens than answers have (`model.drop_tokens`): it is quicker, and learns less by heart.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -48,10 +49,21 @@ def become_tokens(batch: EventBatch, chosen: Chosen | None) -> EventBatch:
 
 def read_tokens(model: Reader, batch: EventBatch, generator: torch.Generator | None = None) -> Tokens:
     """The tokens of a batch. A generator, which training passes, draws them."""
-    chosen = choose_tokens(batch.valid, model.config.tokens, generator)
+    chosen = draw_tokens(batch.valid, model.config, generator)
     seen = become_tokens(batch, chosen)
     positions = positions_of(seen) if model.config.relative else None
     return Tokens(model.embed(batch, chosen), seen.valid, positions)
+
+
+def draw_tokens(
+    valid: Bool[Tensor, "batch length"], config: ModelConfig, generator: torch.Generator | None = None
+) -> Chosen | None:
+    """The events that become tokens in a network of these settings. With a generator, some are left out of them."""
+    tokens = config.tokens
+    if generator is not None and config.drop_tokens:
+        length = valid.shape[1]
+        tokens = max(round((1 - config.drop_tokens) * min(tokens or length, length)), 1)
+    return choose_tokens(valid, tokens, generator)
 
 
 def choose_tokens(

@@ -24,7 +24,8 @@ from event2vec.studies.tables import Row, RowResult, table, write_table
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.train import gpus_of
 
-FREE = ("drop_path", "forget_bias", "classes")  # model settings in which pre-training and training may differ
+# Model settings in which pre-training and training may differ.
+FREE = ("drop_path", "drop_path_first", "drop_tokens", "forget_bias", "classes")
 
 
 @dataclass(frozen=True)
