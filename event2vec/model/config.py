@@ -149,7 +149,7 @@ class ModelConfig(NetworkConfig, section="model"):
             )
         if self.drop_path and self.blocks == 1:
             raise ValueError(
-                "model.drop_path needs at least two blocks: it is for the last one, and model.drop_path_first for the first"
+                "model.drop_path needs at least two blocks: it is for the last one. Set model.drop_path_first"
             )
         if self.blocks > 1 and self.drop_path_first > self.drop_path:
             shares = f"{self.drop_path_first} and {self.drop_path}"
