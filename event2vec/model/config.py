@@ -89,6 +89,13 @@ class ModelConfig(NetworkConfig, section="model"):
         "Ours, not the paper's (docs/differences.md)",
         least=0,
     )
+    viewpoints: int = setting(
+        0,
+        "places, spread evenly over sensor and time, that become tokens too and see what is around them, even where "
+        "nothing happens; 0: none, as always in pre-training. Ours, not the paper's (docs/differences.md)",
+        least=0,
+        most=1024,
+    )
     drop_tokens: float = setting(
         0.0,
         "share of the tokens that a step of training leaves out, others each time; answers use all. "
@@ -146,6 +153,10 @@ class ModelConfig(NetworkConfig, section="model"):
             raise ValueError(
                 "model.tokens needs model.neighbourhood, such as 7, or the other events are not read at all. "
                 "Set model.tokens to 0, or use a recipe without it, such as folder"
+            )
+        if self.viewpoints and not self.neighbourhood:
+            raise ValueError(
+                "model.viewpoints needs model.neighbourhood, such as 7, or they see nothing. Set model.viewpoints to 0"
             )
         if self.drop_path and self.blocks == 1:
             raise ValueError(

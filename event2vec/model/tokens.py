@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from event2vec.events import EventBatch
 from event2vec.model.config import ModelConfig
 from event2vec.model.relative import positions_of
+from event2vec.model.viewpoints import among_tokens, with_viewpoints
 
 
 @runtime_checkable
@@ -49,10 +50,24 @@ def become_tokens(batch: EventBatch, chosen: Chosen | None) -> EventBatch:
 
 def read_tokens(model: Reader, batch: EventBatch, generator: torch.Generator | None = None) -> Tokens:
     """The tokens of a batch. A generator, which training passes, draws them."""
-    chosen = draw_tokens(batch.valid, model.config, generator)
+    batch, chosen = place_tokens(batch, model.config, generator)
     seen = become_tokens(batch, chosen)
     positions = positions_of(seen) if model.config.relative else None
     return Tokens(model.embed(batch, chosen), seen.valid, positions)
+
+
+def place_tokens(
+    batch: EventBatch, config: ModelConfig, generator: torch.Generator | None = None
+) -> tuple[EventBatch, Chosen | None]:
+    """The events that become tokens, and the viewpoints among them by time. None: all events, and no viewpoints."""
+    chosen = draw_tokens(batch.valid, config, generator)
+    if config.viewpoints == 0:
+        return batch, chosen
+    rows, length = batch.valid.shape
+    if chosen is None:
+        chosen = Chosen(torch.arange(length, device=batch.valid.device).expand(rows, -1), batch.valid)
+    batch = with_viewpoints(batch, config.viewpoints, generator)
+    return batch, Chosen(*among_tokens(batch.t, config.viewpoints, *chosen, batch.valid))
 
 
 def draw_tokens(
