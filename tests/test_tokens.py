@@ -131,10 +131,10 @@ def test_where_hidden_events_are_changes_nothing(batch):
 
 @pytest.mark.parametrize("token_mix", [0.0, 1.0])
 def test_such_a_network_is_trained_pretrained_and_tested(tmp_path, token_mix):
-    model = {"neighbourhood": 5, "tokens": TOKENS}
+    model = {"neighbourhood": 5, "tokens": TOKENS, "drop_tokens": 0.5}
     store, recipe = make_store(tmp_path / "store"), FLAT.with_settings({"sampling.length": 60, "training.epochs": 1})
     before = pretrain(recipe, store, tmp_path / "before", model=model)
-    mixed, model["drop_tokens"] = {"token_mix": token_mix}, 0.5
+    mixed = {"token_mix": token_mix}
     run = train(recipe, store, tmp_path / "run", init=before.folder, model=model, objective=mixed)
     network, events = run.model(), store[0][0]
     assert network.tokens == TOKENS
@@ -171,6 +171,7 @@ def test_training_leaves_tokens_out_and_answers_do_not(batch):
     with torch.no_grad():
         assert torch.equal(model(batch), whole(batch))
     tokens, valid, positions = model.read(batch, torch.Generator().manual_seed(0))
+    assert positions is not None
     assert tokens.shape[:2] == valid.shape == positions.shape[:2] == (len(COUNTS), TOKENS // 4)
     assert valid.sum(dim=1).tolist() == [min(count, TOKENS // 4) for count in COUNTS]
     one, same, other = (model.read(batch, torch.Generator().manual_seed(seed)).tokens for seed in (0, 0, 1))
@@ -181,6 +182,7 @@ def test_training_leaves_tokens_out_and_answers_do_not(batch):
 def test_left_out_tokens_still_count_around_others(batch):
     model = build_model(replace(CONFIG, tokens=0, drop_tokens=0.5))
     chosen = draw_tokens(batch.valid, model.config, torch.Generator().manual_seed(0))
+    assert chosen
     tokens = model.read(batch, torch.Generator().manual_seed(0)).tokens
     torch.testing.assert_close(tokens, model.embed(batch, chosen))
     assert not torch.allclose(tokens[0], model.embed(batch.at(*chosen))[0])
