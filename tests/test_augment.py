@@ -15,7 +15,6 @@ from event2vec.training.augment import (
     Resize,
     Rotate,
     Shear,
-    Thin,
     TokenMix,
     Translate,
     augment,
@@ -126,17 +125,6 @@ def test_chunks_shrink_with_the_valid_share():
     assert lengths[::2].float().mean().item() == pytest.approx(20.5, abs=0.7)
 
 
-def test_each_recording_is_thinned_by_a_share_of_its_own():
-    batch = many(rows=500, length=400)
-    stays = Thin(0.8).draw(batch, generator())
-    shares = 1 - stays.float().mean(dim=1)
-    assert shares.mean().item() == pytest.approx(0.4, abs=0.03)
-    assert shares.std().item() == pytest.approx(0.8 / 12**0.5, rel=0.1)
-    changed = Thin(0.8).apply(one([0, 1, 2, 3], [4, 5, 6, 7]), torch.tensor([[True, False, False, True]]))
-    assert changed.row(0).x.tolist() == [0, 3]
-    assert changed.row(0).y.tolist() == [4, 7]
-
-
 def test_a_policy_turns_each_change_on_by_itself():
     batch = many()
     changed = Policy(0.6, [Translate(1.0), Flip(1.0)])(replace(batch, x=batch.x + 2), generator())
@@ -198,7 +186,6 @@ def test_the_papers_changes_run_on_padded_batches(make_events):
         resize=0.2, rotate=15.0, shear=0.05, flip=1.0, translate=16.0, erase=16.0, chunks=4, forget_intensity=0.1
     )
     assert len(transforms_of(config)) == 7
-    assert len(transforms_of(replace(config, thin=0.5))) == 8
     batch = EventBatch.pad([make_events(200), make_events(50, seed=1), make_events(0), make_events(1)])
     changed = augment(batch, config, generator())
     assert changed.valid.sum(dim=1).tolist()[2:] == [0, 1]

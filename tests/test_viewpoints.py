@@ -13,6 +13,7 @@ from event2vec.evaluation.figures.attention_maps import attention_received
 from event2vec.evaluation.figures.clips import make_clip
 from event2vec.exporting.formats import follow
 from event2vec.model.compiled_attention import library, set_aside
+from event2vec.model.masked import build_masked_model
 from event2vec.model.neighbourhood import see_around
 from event2vec.model.tokens import become_tokens, place_tokens
 from event2vec.model.viewpoints import spread_evenly, with_viewpoints
@@ -42,13 +43,22 @@ def generator(seed=0):
 
 
 def test_points_are_spread_evenly():
-    points = spread_evenly(64)
+    points = torch.tensor(spread_evenly(64))
     assert points[:4, 0].tolist() == [0.5, 0.25, 0.75, 0.125]
-    for axis in range(3):
+    for axis in range(4):
         counts = torch.histc(points[:, axis], bins=4, min=0, max=1)
-        assert counts.min() >= 15, "a quarter of them in each quarter"
-    assert torch.equal(spread_evenly(10), points[:10])
-    assert spread_evenly(0).shape == (0, 3)
+        assert counts.min() >= 14, "a quarter of them in each quarter"
+    assert spread_evenly(64)[:10] == spread_evenly(10)
+    assert spread_evenly(0) == ()
+
+
+def test_both_polarities_are_everywhere(batch):
+    added = with_viewpoints(batch, 48)
+    x, y, t, p = (getattr(added, name)[0, -48:] for name in "xytp")
+    for place in (x, y, t):
+        low = place <= place.median()
+        assert 0.3 < p[low].float().mean() < 0.7
+        assert 0.3 < p[~low].float().mean() < 0.7
 
 
 def test_they_lie_on_the_sensor_within_the_recording_and_stand_for_no_events(batch):
@@ -73,6 +83,15 @@ def test_tokens_are_in_order_of_time_with_padding_last(batch):
         assert seen.valid[row].tolist() == [place < wanted for place in range(seen.valid.shape[1])]
         assert (seen.t[row, :wanted].diff() >= 0).all()
         assert int((seen.rho[row] > 0).sum()) == count
+
+
+def test_events_of_one_microsecond_stay_in_order_before_the_viewpoint_of_it():
+    still = replace(EventBatch.pad([make_recording(20), make_recording(3)]), t=torch.zeros(2, 20, dtype=torch.int64))
+    _, chosen = place_tokens(still, CONFIG)
+    assert chosen
+    assert chosen.places[0].tolist() == list(range(20 + COUNT))
+    assert chosen.places[1, : 3 + COUNT].tolist() == [0, 1, 2, *range(20, 20 + COUNT)]
+    assert chosen.valid.sum(dim=1).tolist() == [20 + COUNT, 3 + COUNT]
 
 
 def test_training_shifts_them_and_answers_do_not(batch):
@@ -157,6 +176,10 @@ def test_what_it_attends_to_is_shown_at_events_alone(tmp_path, tokens):
     assert received.shape == (2, count)
     np.testing.assert_allclose(received.sum(axis=1), count, rtol=1e-6)
     assert make_clip(model, events, events, "1").attention.shape == (2, 150)
+
+
+def test_pretraining_has_none():
+    assert build_masked_model(CONFIG).config.viewpoints == 0
 
 
 def test_without_a_neighbourhood_they_would_see_nothing():

@@ -19,6 +19,7 @@ from event2vec.machine.devices import CPU
 from event2vec.model import compiled_attention
 from event2vec.model.classifier import Classifier, build_model
 from event2vec.model.config import ModelConfig
+from event2vec.model.tokens import tokens_in_training
 from event2vec.progress import Progress
 from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.run import Run
@@ -47,7 +48,8 @@ def _measure_loop(name: str) -> Measurement:
     rates, steps = [measure_rate(CPU)], _time_steps(recipe)
     rates.append(measure_rate(CPU))
     config = cast(ModelConfig, recipe.model)
-    operations = recipe.training.batch * count_training_operations(config, recipe.sampling.length)
+    tokens = tokens_in_training(config, recipe.sampling.length) + config.viewpoints
+    operations = recipe.training.batch * count_training_operations(config, tokens)
     limit = operations / max(rates)
     return Measurement(
         {"loop": name, "batch": recipe.training.batch, "events": recipe.sampling.length},

@@ -187,13 +187,10 @@ def pool_pairs(
     return (pairs * weight).sum(dim=2), real[:, :, 0]
 
 
-def drop_path_shares(config: ModelConfig) -> list[float]:
-    """By block, in equal steps from the first to the last."""
-    deepest = max(config.blocks - 1, 1)
-    more = config.drop_path - config.drop_path_first
-    return [config.drop_path_first + more * depth / deepest for depth in range(config.blocks)]
-
-
 def build_backbone(config: ModelConfig) -> Backbone:
-    blocks = [Block(build_attention(config), config.dim, config.hidden, share) for share in drop_path_shares(config)]
+    deepest = max(config.blocks - 1, 1)
+    blocks = [
+        Block(build_attention(config), config.dim, config.hidden, config.drop_path * depth / deepest)
+        for depth in range(config.blocks)
+    ]
     return Backbone(blocks, config.dim, config.pooling, build_rotations(config))

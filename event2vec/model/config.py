@@ -98,21 +98,14 @@ class ModelConfig(NetworkConfig, section="model"):
     )
     drop_tokens: float = setting(
         0.0,
-        "share of the tokens that a step of training leaves out, others each time; answers use all. "
-        "Ours, not the paper's (docs/differences.md)",
+        "share of the tokens of the longest recording in a batch that a step of training leaves out, others each time; "
+        "answers use all, and pre-training too. Ours, not the paper's (docs/differences.md)",
         least=0,
         below=1,
     )
     drop_path: float = setting(
         0.0,
-        "share of recordings that skip the last block in training; earlier blocks are skipped less",
-        least=0,
-        below=1,
-    )
-    drop_path_first: float = setting(
-        0.0,
-        "share of recordings that skip the first block in training; those between are skipped by equal steps more. "
-        "Above 0 it is ours, not the paper's (docs/differences.md)",
+        "share of recordings that skip the last block in training; earlier blocks are skipped less, the first never",
         least=0,
         below=1,
     )
@@ -158,10 +151,10 @@ class ModelConfig(NetworkConfig, section="model"):
             raise ValueError(
                 "model.viewpoints needs model.neighbourhood, such as 7, or they see nothing. Set model.viewpoints to 0"
             )
-        if self.drop_path and self.blocks == 1:
+        if self.viewpoints and self.intensity != "log":
             raise ValueError(
-                "model.drop_path needs at least two blocks: it is for the last one. Set model.drop_path_first"
+                f"model.viewpoints needs model.intensity log: they stand for no events, which {self.intensity} turns "
+                "into nothing. Set model.viewpoints to 0"
             )
-        if self.blocks > 1 and self.drop_path_first > self.drop_path:
-            shares = f"{self.drop_path_first} and {self.drop_path}"
-            raise ValueError(f"model.drop_path_first must not be above model.drop_path, got {shares}")
+        if self.drop_path and self.blocks == 1:
+            raise ValueError("model.drop_path needs at least two blocks: the first block is never skipped")

@@ -29,7 +29,7 @@ class Reader(Protocol):
 
 
 class Chosen(NamedTuple):
-    """The events of each row that become tokens."""
+    """The events of each row that become tokens, and its viewpoints."""
 
     places: Int64[Tensor, "batch tokens"]
     valid: Bool[Tensor, "batch tokens"]
@@ -59,7 +59,7 @@ def read_tokens(model: Reader, batch: EventBatch, generator: torch.Generator | N
 def place_tokens(
     batch: EventBatch, config: ModelConfig, generator: torch.Generator | None = None
 ) -> tuple[EventBatch, Chosen | None]:
-    """The events that become tokens, and the viewpoints among them by time. None: all events, and no viewpoints."""
+    """A batch with its viewpoints behind it, and which of its events and viewpoints become tokens; None: all events."""
     chosen = draw_tokens(batch.valid, config, generator)
     if config.viewpoints == 0:
         return batch, chosen
@@ -67,18 +67,21 @@ def place_tokens(
     if chosen is None:
         chosen = Chosen(torch.arange(length, device=batch.valid.device).expand(rows, -1), batch.valid)
     batch = with_viewpoints(batch, config.viewpoints, generator)
-    return batch, Chosen(*among_tokens(batch.t, config.viewpoints, *chosen, batch.valid))
+    return batch, Chosen(*among_tokens(batch, config.viewpoints, *chosen))
 
 
 def draw_tokens(
     valid: Bool[Tensor, "batch length"], config: ModelConfig, generator: torch.Generator | None = None
 ) -> Chosen | None:
-    """The events that become tokens in a network of these settings. With a generator, some are left out of them."""
-    tokens = config.tokens
-    if generator is not None and config.drop_tokens:
-        length = valid.shape[1]
-        tokens = max(round((1 - config.drop_tokens) * min(tokens or length, length)), 1)
-    return choose_tokens(valid, tokens, generator)
+    """The events that become tokens in a network of these settings. A generator, as in training, leaves some out."""
+    if generator is None or config.drop_tokens == 0:
+        return choose_tokens(valid, config.tokens, generator)
+    return choose_tokens(valid, tokens_in_training(config, valid.shape[1]), generator)
+
+
+def tokens_in_training(config: ModelConfig, length: int) -> int:
+    """How many events of a row of this length become tokens in a step of training."""
+    return max(round((1 - config.drop_tokens) * min(config.tokens or length, length)), 1)
 
 
 def choose_tokens(

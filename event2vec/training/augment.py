@@ -163,25 +163,6 @@ class DropChunks(Transform):
 
 
 @dataclass(frozen=True)
-class Thin(Transform):
-    """Drop a share of the events at random, each recording its own share, so that few events mean the same as many.
-
-    Ours: a network that counts events around others (`neighbourhood.py`) would rely on how many there are.
-    """
-
-    most: float
-    """Shares are drawn from 0 to this."""
-
-    def draw(self, batch: EventBatch, generator: torch.Generator) -> Bool[Tensor, "batch length"]:
-        """Which events stay."""
-        dropped = self.most * _unit(batch, 1, generator)
-        return _unit(batch, batch.valid.shape[1], generator) >= dropped
-
-    def apply(self, batch: EventBatch, parameters: Bool[Tensor, "batch length"]) -> EventBatch:
-        return batch.keep(parameters)
-
-
-@dataclass(frozen=True)
 class Policy:
     """Each transform is on with the same probability, independently of the others."""
 
@@ -225,7 +206,7 @@ def augment(batch: EventBatch, config: AugmentConfig, generator: torch.Generator
 
 
 def transforms_of(config: AugmentConfig) -> tuple[Transform, ...]:
-    """The augmentations that are on, in the paper's order, and ours after them."""
+    """The augmentations that are on, in the paper's order."""
     all_of_them: tuple[tuple[float, Transform], ...] = (
         (config.resize, Resize(config.resize)),
         (config.rotate, Rotate(config.rotate)),
@@ -234,7 +215,6 @@ def transforms_of(config: AugmentConfig) -> tuple[Transform, ...]:
         (config.translate, Translate(config.translate, config.unit)),
         (config.erase, Erase(config.erase, unit=config.unit)),
         (config.chunks, DropChunks(config.chunks, config.chunk_length)),
-        (config.thin, Thin(config.thin)),
     )
     return tuple(transform for amount, transform in all_of_them if amount)
 

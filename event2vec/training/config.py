@@ -100,12 +100,6 @@ class AugmentConfig(Settings, section="augment"):
     erase: float = setting(0.0, "largest side of a rectangle that is erased in one of ten recordings", least=0)
     chunks: int = setting(0, "number of runs of neighbouring events that are dropped", least=0)
     chunk_length: int = setting(128, "longest of these runs", least=1)
-    thin: float = setting(
-        0.0,
-        "largest share of a recording's events that is left out at random; ours, not the paper's (docs/differences.md)",
-        least=0,
-        below=1,
-    )
     forget_intensity: float = setting(
         0.0, "share of recordings whose rho is set to 1, so that the network does not rely on it alone", least=0, most=1
     )

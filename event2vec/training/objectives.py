@@ -14,7 +14,7 @@ from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.coordinates import normalised_coordinates
 from event2vec.model.masked import MaskedEventModel, MaskedModel
-from event2vec.model.tokens import become_tokens, draw_tokens
+from event2vec.model.tokens import become_tokens, choose_tokens
 from event2vec.training.augment import TokenMix
 from event2vec.training.config import ObjectiveConfig
 from event2vec.training.masking import draw_patches, draw_spans
@@ -130,7 +130,7 @@ class MaskedReconstruction(Objective):
         self.config = config
 
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
-        chosen = draw_tokens(batch.valid, self.model.config, generator)
+        chosen = choose_tokens(batch.valid, self.model.config.tokens, generator)
         seen = become_tokens(batch, chosen)
         hidden = draw_spans(self.config.mask, seen.valid, _draw_of(batch, generator))
         answers = self.model(batch, hidden, generator, chosen).float()

@@ -57,10 +57,9 @@ def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]
         for hook in hooks:
             hook.remove()
     assert isinstance(model.config, ModelConfig)
-    of_events = (become_tokens(*place_tokens(batch, model.config)).rho[0] > 0).cpu().numpy()
-    received = np.stack([_received(module, tokens, rows, len(of_events)) for module, tokens, rows in seen])[
-        :, of_events
-    ]
+    of_events = (become_tokens(*place_tokens(batch, model.config)).rho[0] > 0).cpu().numpy()  # viewpoints have rho 0
+    received = np.stack([_received(module, tokens, rows, len(of_events)) for module, tokens, rows in seen])
+    received = received[:, of_events]
     return received / received.sum(axis=1, keepdims=True).clip(min=1e-12) * len(received[0])
 
 
