@@ -274,8 +274,6 @@ def test_another_sensor_is_refused(make_events):
         ({"dim": 20, "heads": 5}, "model.heads must be"),
         ({"blocks": 0}, "model.blocks must be at least 1, got 0"),
         ({"drop_path": 1.0}, "model.drop_path"),
-        ({"viewpoints": 4}, "model.viewpoints needs model.neighbourhood"),
-        ({"viewpoints": 4, "neighbourhood": 3, "intensity": "linear"}, "model.viewpoints needs model.intensity log"),
         ({"attention": "gated_linear", "forget_bias": 4.0}, "gated_linear has no such gates"),
         ({"attention": "gated_linear", "relative": True}, "model.relative needs model.attention forgetting"),
         ({"heads": 4, "relative": True}, r"even width of at least 8, got model.dim / model.heads = 4"),

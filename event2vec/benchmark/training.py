@@ -48,7 +48,7 @@ def _measure_loop(name: str) -> Measurement:
     rates, steps = [measure_rate(CPU)], _time_steps(recipe)
     rates.append(measure_rate(CPU))
     config = cast(ModelConfig, recipe.model)
-    tokens = tokens_in_training(config, recipe.sampling.length) + config.viewpoints
+    tokens = tokens_in_training(config, recipe.sampling.length)
     operations = recipe.training.batch * count_training_operations(config, tokens)
     limit = operations / max(rates)
     return Measurement(

@@ -166,8 +166,7 @@ class Event2VecClassifier(Classifier):
 
     def _classify(self, batch: EventBatch) -> Float[Tensor, "batch classes"]:
         rows, length = batch.valid.shape
-        tokens = min(length, self.tokens) + self.config.viewpoints
-        with on_one_thread() if rows * tokens * self.config.dim <= SHORT else nullcontext():
+        with on_one_thread() if rows * min(length, self.tokens) * self.config.dim <= SHORT else nullcontext():
             return self(batch)
 
     def read(self, batch: EventBatch, generator: torch.Generator | None = None) -> Tokens:

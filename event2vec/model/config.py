@@ -89,13 +89,6 @@ class ModelConfig(NetworkConfig, section="model"):
         "Ours, not the paper's (docs/differences.md)",
         least=0,
     )
-    viewpoints: int = setting(
-        0,
-        "places, spread evenly over sensor and time, that become tokens too and see what is around them, even where "
-        "nothing happens; 0: none, as always in pre-training. Ours, not the paper's (docs/differences.md)",
-        least=0,
-        most=1024,
-    )
     drop_tokens: float = setting(
         0.0,
         "share of the tokens of the longest recording in a batch that a step of training leaves out, others each time; "
@@ -146,15 +139,6 @@ class ModelConfig(NetworkConfig, section="model"):
             raise ValueError(
                 "model.tokens needs model.neighbourhood, such as 7, or the other events are not read at all. "
                 "Set model.tokens to 0, or use a recipe without it, such as folder"
-            )
-        if self.viewpoints and not self.neighbourhood:
-            raise ValueError(
-                "model.viewpoints needs model.neighbourhood, such as 7, or they see nothing. Set model.viewpoints to 0"
-            )
-        if self.viewpoints and self.intensity != "log":
-            raise ValueError(
-                f"model.viewpoints needs model.intensity log: they stand for no events, which {self.intensity} turns "
-                "into nothing. Set model.viewpoints to 0"
             )
         if self.drop_path and self.blocks == 1:
             raise ValueError("model.drop_path needs at least two blocks: the first block is never skipped")

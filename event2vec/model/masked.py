@@ -1,6 +1,5 @@
 """Networks for pre-training without labels; ours reconstructs hidden events (App. A.5)."""
 
-from dataclasses import replace
 from typing import Any, overload
 
 import torch
@@ -36,7 +35,7 @@ class MaskedEventModel(MaskedModel):
         super().__init__()
         if config.pooling:
             raise ValueError("model.pooling must be false for pre-training: each hidden event needs its own token")
-        self.config = replace(config, viewpoints=0)  # there is no event to predict at a viewpoint
+        self.config = config
         self.embed = build_embedding(config)
         self.backbone = build_backbone(config)
         self.decoder = EventDecoder(config.dim)

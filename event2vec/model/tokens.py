@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from event2vec.events import EventBatch
 from event2vec.model.config import ModelConfig
 from event2vec.model.relative import positions_of
-from event2vec.model.viewpoints import among_tokens, with_viewpoints
 
 
 @runtime_checkable
@@ -29,7 +28,7 @@ class Reader(Protocol):
 
 
 class Chosen(NamedTuple):
-    """The events of each row that become tokens, and its viewpoints."""
+    """The events of each row that become tokens."""
 
     places: Int64[Tensor, "batch tokens"]
     valid: Bool[Tensor, "batch tokens"]
@@ -50,24 +49,10 @@ def become_tokens(batch: EventBatch, chosen: Chosen | None) -> EventBatch:
 
 def read_tokens(model: Reader, batch: EventBatch, generator: torch.Generator | None = None) -> Tokens:
     """The tokens of a batch. A generator, which training passes, draws them."""
-    batch, chosen = place_tokens(batch, model.config, generator)
+    chosen = draw_tokens(batch.valid, model.config, generator)
     seen = become_tokens(batch, chosen)
     positions = positions_of(seen) if model.config.relative else None
     return Tokens(model.embed(batch, chosen), seen.valid, positions)
-
-
-def place_tokens(
-    batch: EventBatch, config: ModelConfig, generator: torch.Generator | None = None
-) -> tuple[EventBatch, Chosen | None]:
-    """A batch with its viewpoints behind it, and which of its events and viewpoints become tokens; None: all events."""
-    chosen = draw_tokens(batch.valid, config, generator)
-    if config.viewpoints == 0:
-        return batch, chosen
-    rows, length = batch.valid.shape
-    if chosen is None:
-        chosen = Chosen(torch.arange(length, device=batch.valid.device).expand(rows, -1), batch.valid)
-    batch = with_viewpoints(batch, config.viewpoints, generator)
-    return batch, Chosen(*among_tokens(batch, config.viewpoints, *chosen))
 
 
 def draw_tokens(

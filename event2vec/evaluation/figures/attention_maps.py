@@ -17,7 +17,6 @@ from event2vec.model.classifier import Classifier
 from event2vec.model.config import ATTENTION_KINDS, ModelConfig
 from event2vec.model.predictor import Predictor
 from event2vec.model.rows import Rows, reverse
-from event2vec.model.tokens import become_tokens, place_tokens
 
 DARK = "#333344"  # behind the events, so that the brightest stand out
 ACROSS = 4  # blocks side by side
@@ -38,7 +37,6 @@ def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]
 
     `events` are those that the network reads, and tokens are all of them or those of `tokens_of`. Averaged over
     queries, heads and both directions. After pooling, a token stands for several events, which share its attention.
-    What viewpoints receive, where no event is, is left out.
     """
     seen: list[tuple[Bidirectional, Tensor, Rows]] = []
 
@@ -51,16 +49,12 @@ def attention_received(model: Classifier, events: Events) -> NDArray[np.float64]
     modules = [module for module in model.modules() if isinstance(module, Bidirectional)]
     hooks = [module.register_forward_pre_hook(note) for module in modules]
     try:
-        batch = EventBatch.pad([events]).to(next(model.parameters()).device)
-        model(batch)
+        model(EventBatch.pad([events]).to(next(model.parameters()).device))
     finally:
         for hook in hooks:
             hook.remove()
-    assert isinstance(model.config, ModelConfig)
-    of_events = (become_tokens(*place_tokens(batch, model.config)).rho[0] > 0).cpu().numpy()  # viewpoints have rho 0
-    received = np.stack([_received(module, tokens, rows, len(of_events)) for module, tokens, rows in seen])
-    received = received[:, of_events]
-    return received / received.sum(axis=1, keepdims=True).clip(min=1e-12) * len(received[0])
+    count = len(model.tokens_of(events))
+    return np.stack([_received(module, tokens, rows, count) for module, tokens, rows in seen])
 
 
 def _received(module: Bidirectional, tokens: Tensor, rows: Rows, events: int) -> NDArray[np.float64]:
@@ -70,7 +64,7 @@ def _received(module: Bidirectional, tokens: Tensor, rows: Rows, events: int) ->
     while -(-events // pooled) > len(both):
         pooled *= 2
     shared = both.repeat_interleave(pooled)[:events]
-    return shared.double().cpu().numpy()
+    return (shared / shared.sum().clamp(min=1e-12) * events).double().cpu().numpy()
 
 
 def directed_weights(
