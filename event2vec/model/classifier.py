@@ -20,7 +20,7 @@ from event2vec.model.embedding import build_embedding
 from event2vec.model.heads import ClassHead, mean_over_valid
 from event2vec.model.networks import network_class
 from event2vec.model.predictor import Predictor, Recording
-from event2vec.model.tokens import Tokens, become_tokens, draw_tokens, read_tokens
+from event2vec.model.tokens import Tokens, become_tokens, choose_tokens, read_tokens
 from event2vec.sensor import Sensor
 
 LARGEST_TABLE = 1 << 26  # bytes of a table of pixels that is worth its memory
@@ -175,7 +175,7 @@ class Event2VecClassifier(Classifier):
 
     def tokens_of(self, events: Events) -> Events:
         batch = EventBatch.pad([events.torch()])
-        chosen = draw_tokens(batch.valid, self.config)
+        chosen = choose_tokens(batch.valid, self.config.tokens)
         return events if chosen is None else become_tokens(batch, chosen).row(0)
 
     def classify(

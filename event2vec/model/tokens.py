@@ -3,7 +3,7 @@
 Attention among thousands of events is slow, and few of them say less. With `model.tokens`, a network reads all events:
 it counts them around each of some, which become its tokens (`neighbourhood.py`). A row is divided into as many runs of
 equally many events, and each run has one token: in training any of its events, another each time, else the middle one.
-Training may do with fewer tokens than answers have (`model.drop_tokens`): it is quicker, and learns less by heart.
+Training may do with fewer tokens than answers have (`model.drop_tokens`): it is quicker, and overfits less.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
