@@ -92,7 +92,7 @@ class ModelConfig(NetworkConfig, section="model"):
     drop_tokens: float = setting(
         0.0,
         "share of the tokens of the longest recording in a batch that a step of training leaves out, others each time; "
-        "answers use all, and pre-training too. Ours, not the paper's (docs/differences.md)",
+        "answers and pre-training use all. Ours, not the paper's (docs/differences.md)",
         least=0,
         below=1,
     )
