@@ -17,6 +17,8 @@ from event2vec.model.masked import build_masked_model
 from event2vec.model.neighbourhood import see_around
 from event2vec.model.tokens import choose_tokens, draw_tokens, hide_runs
 from event2vec.streaming.windows import fewest_events
+from event2vec.training.config import ObjectiveConfig
+from event2vec.training.objectives import MaskedReconstruction
 
 TOKENS = 16
 CONFIG = ModelConfig(
@@ -177,6 +179,16 @@ def test_training_leaves_tokens_out_and_answers_do_not(batch):
     one, same, other = (model.read(batch, torch.Generator().manual_seed(seed)).tokens for seed in (0, 0, 1))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_pretraining_leaves_no_tokens_out(batch):
+    models = (randomise(build_masked_model(replace(CONFIG, drop_tokens=share))) for share in (0.0, 0.75))
+    labels = torch.zeros(len(COUNTS), dtype=torch.int64)
+    whole, same = (
+        MaskedReconstruction(model, ObjectiveConfig())(batch, labels, torch.Generator().manual_seed(0)).loss
+        for model in models
+    )
+    assert torch.equal(whole, same)
 
 
 def test_left_out_tokens_still_count_around_others(batch):

@@ -3,7 +3,7 @@
 Attention among thousands of events is slow, and few of them say less. With `model.tokens`, a network reads all events:
 it counts them around each of some, which become its tokens (`neighbourhood.py`). A row is divided into as many runs of
 equally many events, and each run has one token: in training any of its events, another each time, else the middle one.
-Training may do with fewer tokens than answers have (`model.drop_tokens`): it is quicker, and overfits less.
+Training may do with fewer tokens than answers have (`model.drop_tokens`), and is quicker.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -59,9 +59,8 @@ def draw_tokens(
     valid: Bool[Tensor, "batch length"], config: ModelConfig, generator: torch.Generator | None = None
 ) -> Chosen | None:
     """The events that become tokens in a network of these settings. A generator, as in training, leaves some out."""
-    if generator is None or config.drop_tokens == 0:
-        return choose_tokens(valid, config.tokens, generator)
-    return choose_tokens(valid, tokens_in_training(config, valid.shape[1]), generator)
+    tokens = config.tokens if generator is None else tokens_in_training(config, valid.shape[1])
+    return choose_tokens(valid, tokens, generator)
 
 
 def tokens_in_training(config: ModelConfig, length: int) -> int:
