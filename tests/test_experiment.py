@@ -268,6 +268,14 @@ def test_rows_of_your_own_need_no_figures_of_the_paper(tmp_path):
         load_experiment(str(tmp_path / "mine.yaml"))
 
 
+def test_what_all_rows_change_is_said_once(tmp_path):
+    rows = "rows: [{name: narrow, settings: {model.dim: 16}}, {name: usual}]"
+    (tmp_path / "mine.yaml").write_text(f"title: Width\nsettings: {{model.dim: 32, model.blocks: 1}}\n{rows}")
+    narrow, usual = load_experiment(str(tmp_path / "mine.yaml")).rows
+    assert narrow.settings == {"model.dim": 16, "model.blocks": 1}, "a row's own settings come last"
+    assert usual.settings == {"model.dim": 32, "model.blocks": 1}
+
+
 def test_what_is_no_experiment_is_said(tmp_path):
     with pytest.raises(Event2VecError, match="unknown experiment 'tables'; expected attention"):
         load_experiment("tables")
@@ -281,6 +289,7 @@ def test_what_is_no_experiment_is_said(tmp_path):
         "title: x\nrows: [1]",
         "title: x\nrows: [{name: ../a, settings: {}, paper: {}}]",
         "title: x\nrows: [{name: a, settings: 5, paper: {}}]",
+        f"title: x\nsettings: 5\nrows: [{row}]",
         "title: x\nrows: [{name: a, settings: {}, paper: 5}]",
         "title: x\nrows: [{name: a, settings: {}, paper: {}, iterations: many}]",
         f"title: x\nrows: [{row}]\npretrain: {{folder: [1]}}",

@@ -1,4 +1,7 @@
-"""An experiment as a YAML file: a title, and rows of changes to a recipe with the paper's figures."""
+"""An experiment as a YAML file: a title, and rows of changes to a recipe with the paper's figures.
+
+What is changed in all rows alike is said once, as `settings` beside the rows.
+"""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,17 +42,21 @@ def load_experiment(name_or_path: str) -> Experiment:
     path = EXPERIMENTS.find(name_or_path)
     content = read_yaml(path)
     try:
-        rows = tuple(_read_row(row) for row in content.pop("rows"))
+        shared = content.pop("settings", {})
+        if not isinstance(shared, dict):
+            raise ValueError(f"settings must be given by their names, got {shown(shared)}")
+        rows = tuple(_read_row(row, shared) for row in content.pop("rows"))
         return Experiment(rows=rows, **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         expected = "expected title, and rows of name and settings"
         raise FileError(path, f"is not an experiment: {expected} ({shorten(str(error))})") from None
 
 
-def _read_row(row: dict[str, Any]) -> Row:
+def _read_row(row: dict[str, Any], shared: dict[str, Any]) -> Row:
     """YAML takes 75.88 for a number; the paper's figures are kept as it writes them. Rows of one's own have none."""
-    paper = row.get("paper", {})
-    return Row(**row | {"paper": {name: shorten(str(value)) for name, value in paper.items()}})
+    paper = {name: shorten(str(value)) for name, value in row.get("paper", {}).items()}
+    own = row.get("settings", {})  # what is no mapping is left for the row to refuse
+    return Row(**row | {"settings": shared | own if isinstance(own, dict) else own, "paper": paper})
 
 
 def choose_pretraining(experiment: Experiment, recipe: Recipe, named: str | Path | None) -> Recipe | None:
