@@ -4,9 +4,8 @@ import pytest
 import torch
 from conftest import randomise
 
-from event2vec.model.backbone import build_backbone, pool_pairs
+from event2vec.model.backbone import build_backbone, drop_branch, pool_pairs
 from event2vec.model.config import ModelConfig
-from event2vec.model.dropout import drop_branch
 from event2vec.model.rows import Rows
 
 

@@ -13,17 +13,7 @@ import torch
 from conftest import SMALL, assert_same, make_recording
 from golden.make import FOLDER
 
-from event2vec import (
-    Event2VecError,
-    EventBatch,
-    ModelConfig,
-    Recipe,
-    Sampling,
-    Sensor,
-    build_model,
-    read_events,
-    write_events,
-)
+from event2vec import Event2VecError, EventBatch, ModelConfig, Recipe, Sampling, build_model, read_events, write_events
 from event2vec.benchmark import attention, clustering, data, live, measure, model, reading, shards, streaming, training
 from event2vec.benchmark.measure import best_seconds, peak_bytes
 from event2vec.benchmark.measurement import Measurement
@@ -31,7 +21,7 @@ from event2vec.benchmark.summary import Change, Spread, compare, summarise
 from event2vec.evaluation import speed
 from event2vec.evaluation.speed import Figure, Speed, Throughput, largest_batch, quickest_batch
 from event2vec.machine.devices import CPU, Compute
-from event2vec.model.classifier import Event2VecClassifier
+from event2vec.model.classifier import Classifier
 from event2vec.model.compiled_attention import INSTALLED
 from event2vec.training.muon import Muon
 from event2vec.training.timing import training_step
@@ -328,13 +318,13 @@ def test_a_timed_step_is_one_of_training_on_a_copy(monkeypatch):
     recipe = Recipe().with_settings({"training.optimizer": "muon", "training.clip": 1.0, "augment.rotate": 5.0})
     network = build_model(ModelConfig(sensor=SMALL, dim=16, hidden=16, blocks=1), sampling=Sampling(length=32)).eval()
     before = {name: weight.clone() for name, weight in network.state_dict().items()}
-    seen, learn = list[bool](), Event2VecClassifier.learn
+    seen, learn = list[bool](), Classifier.learn
 
-    def watch(self: Event2VecClassifier, batch: EventBatch, generator: torch.Generator | None) -> Any:
+    def watch(self: Classifier, batch: EventBatch, generator: torch.Generator | None) -> Any:
         seen.append(self.training and generator is not None and self is not network)
         return learn(self, batch, generator)
 
-    monkeypatch.setattr(Event2VecClassifier, "learn", watch)
+    monkeypatch.setattr(Classifier, "learn", watch)
     stepped, step = [], Muon.step
     monkeypatch.setattr(Muon, "step", lambda self: (stepped.append(self), step(self))[1])
     training_step(network, recipe, CPU)(EventBatch.pad([make_recording(40), make_recording(20)]))
@@ -365,10 +355,6 @@ def test_operations_are_counted_by_hand():
     config = replace(config, neighbourhood=5)
     assert model.count_operations(config, 10) == counted + around
     assert model.count_training_operations(config, 10) == 3 * counted + 2 * around, "counts have no gradient"
-    config = replace(config, frames=2, sensor=Sensor(60, 5))  # 48 x 5 pixels, then 24 x 3 and 12 x 2
-    stages = [(48 * 5, 4, 16), (24 * 3, 16, 32), (12 * 2, 32, 64)]
-    frames = 2 * (sum(9 * pixels * wide * (narrow + wide) for pixels, narrow, wide in stages) + 64 * 3)
-    assert model.count_operations(config, 10) == counted + around + frames
 
 
 def test_live_is_measured_by_rate_and_by_speed(monkeypatch):

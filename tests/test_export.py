@@ -69,8 +69,7 @@ shares_files = pytest.mark.xdist_group("exported")  # they take long to write
 def exported(tmp_path_factory):
     """A small network with all that a network may keep, in every format; and the network itself."""
     folder = tmp_path_factory.mktemp("exported")
-    size: Any = {"sensor": Sensor(34, 34), "classes": 2, "dim": 16, "hidden": 16, "blocks": 1}
-    config = ModelConfig(**size, relative=True, neighbourhood=5, frames=3)
+    config = ModelConfig(sensor=Sensor(34, 34), classes=2, dim=16, hidden=16, blocks=1, relative=True, neighbourhood=5)
     sampling = Sampling(method="clusters", length=64)
     model = randomise(build_model(config, class_names=("3", "7"), sampling=sampling))
     model.temperature = 1.7

@@ -10,10 +10,8 @@ from written_out import SENSOR, assert_close, between_pixels, build, frames_of, 
 
 from event2vec import EventBatch, Sensor
 from event2vec.baselines.config import FrameCnnConfig, MstpConfig, SparseGruConfig, VoxelGridConfig
-from event2vec.baselines.residual import ResidualBlock, residual_stages
+from event2vec.baselines.layers import BatchNorm, PointNorm, ResidualBlock, VolumeNorm, drop, residual_stages
 from event2vec.baselines.sparse_gru import SparseUnits
-from event2vec.model.batch_norm import BatchNorm, PointNorm, VolumeNorm
-from event2vec.model.dropout import drop
 from event2vec.model.frames import make_frames, stretches_of_events, stretches_of_time, voxel_grid
 
 
@@ -299,7 +297,7 @@ def test_egru_sees_frames_of_one_channel_and_answers_from_fading_traces(layout, 
             logits = logits + network.head(trace) / 4
         draws = [None if generator is None else torch.Generator().manual_seed(generator) for _ in range(2)]
         torch.testing.assert_close(network(batch, draws[0]), logits, atol=2e-5, rtol=2e-5)
-        (answer,), penalty = network.learn(batch, draws[1])
+        answer, penalty = network.learn(batch, draws[1])
         torch.testing.assert_close(answer, logits, atol=2e-5, rtol=2e-5)
         activity = (heard.sent != 0).double().mean()
         assert 0.05 < activity < 0.95

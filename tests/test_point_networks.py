@@ -14,9 +14,9 @@ from event2vec import EventBatch, Events, Sensor
 from event2vec.baselines.config import EfvConfig, EventMaeConfig, EventNetConfig, FarseCnnConfig, RgCnnConfig
 from event2vec.baselines.efv import GaussianConvolution, Images, Voxels
 from event2vec.baselines.event_mae import Patches, cut_patches, inliers
+from event2vec.baselines.layers import drop
 from event2vec.baselines.points import PADDING, connect, farthest, nearest, positions
 from event2vec.baselines.rg_cnn import pool
-from event2vec.model.dropout import drop
 from event2vec.model.masked import build_masked_model
 
 

@@ -7,7 +7,7 @@ from written_out import SENSOR, assert_close, between_pixels, build, frames_of, 
 
 from event2vec import EventBatch, Sensor
 from event2vec.baselines.config import MaSnnConfig, MaxFormerConfig, SpikGruConfig
-from event2vec.model.dropout import drop
+from event2vec.baselines.layers import drop
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from conftest import randomise
 from torch import Tensor
 
 from event2vec import EventBatch, Events, Sampling, Sensor, build_model
-from event2vec.model.batch_norm import _Norm
+from event2vec.baselines.layers import _Norm
 from event2vec.model.classifier import Classifier
 from event2vec.model.config import NetworkConfig
 

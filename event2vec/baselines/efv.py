@@ -20,11 +20,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import EfvConfig
-from event2vec.baselines.residual import residual_stages
+from event2vec.baselines.layers import BatchNorm, PointNorm, residual_stages
 from event2vec.baselines.transformer import Block
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import BatchNorm, PointNorm
 from event2vec.model.classifier import Classifier, check_sensor
 from event2vec.model.frames import make_frames, stretches_of_time
 

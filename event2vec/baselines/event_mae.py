@@ -22,11 +22,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import EventMaeConfig
+from event2vec.baselines.layers import PointNorm
 from event2vec.baselines.points import PADDING, farthest, nearest, positions
 from event2vec.baselines.transformer import Block
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import PointNorm
 from event2vec.model.classifier import Classifier, check_sensor
 from event2vec.model.masked import MaskedModel
 

@@ -19,10 +19,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import EventNetConfig
+from event2vec.baselines.layers import PointNorm
 from event2vec.data.sampling import Sampling
 from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch, Events
-from event2vec.model.batch_norm import PointNorm
 from event2vec.model.classifier import Classifier, check_sensor, with_part
 from event2vec.model.coordinates import normalised_coordinates
 from event2vec.model.embedding import every_pixel, on_pixels, pixel_rows

@@ -20,10 +20,10 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from event2vec.baselines.config import FarseCnnConfig
+from event2vec.baselines.layers import PointNorm
 from event2vec.baselines.points import positions
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import PointNorm
 from event2vec.model.classifier import Classifier, check_sensor
 from event2vec.model.frames import stretches_of_time
 

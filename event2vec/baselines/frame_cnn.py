@@ -6,16 +6,18 @@ over pixels goes to a linear layer. With `recurrent`, each frame goes through th
 reads their outputs.
 """
 
+from itertools import pairwise
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import FrameCnnConfig
+from event2vec.baselines.layers import BatchNorm, drop
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.dropout import drop
-from event2vec.model.frame_branch import Stages
 from event2vec.model.frames import make_frames
 
 
@@ -25,18 +27,42 @@ class FrameCnn(Classifier):
     def __init__(self, config: FrameCnnConfig, class_names: tuple[str, ...], sampling: Sampling) -> None:
         super().__init__(config, class_names, sampling)
         self.settings = config
-        self.stages = Stages(2 if config.recurrent else 2 * config.bins, config.channels, config.stages)
-        features = self.stages.features
-        self.gru = nn.GRU(features, features, batch_first=True) if config.recurrent else None
-        self.head = nn.Linear(features, config.classes)
+        widths = [2 if config.recurrent else 2 * config.bins]
+        widths += [config.channels * 2**stage for stage in range(config.stages)]
+        self.stages = nn.ModuleList(Stage(*pair) for pair in pairwise(widths))
+        self.gru = nn.GRU(widths[-1], widths[-1], batch_first=True) if config.recurrent else None
+        self.head = nn.Linear(widths[-1], config.classes)
 
     def forward(self, batch: EventBatch, generator: torch.Generator | None = None) -> Float[Tensor, "batch classes"]:
         check_sensor(batch.sensor, self.config.sensor)
         frames = make_frames(batch, self.settings.bins, self.settings.placing).log1p()
         frames = frames.to(self.head.weight.dtype)
         if self.gru is None:
-            features = self.stages(frames.flatten(1, 2))
+            features = self._see(frames.flatten(1, 2))
         else:
-            moments = self.stages(frames.flatten(0, 1)).unflatten(0, (batch.x.shape[0], -1))
+            moments = self._see(frames.flatten(0, 1)).unflatten(0, (batch.x.shape[0], -1))
             features = self.gru(moments)[0].mean(dim=1)
         return self.head(drop(features, self.settings.dropout, generator))
+
+    def _see(self, frames: Float[Tensor, "frames channels height width"]) -> Float[Tensor, "frames features"]:
+        for stage in self.stages:
+            frames = stage(frames)
+        return frames.mean(dim=(2, 3))
+
+
+class Stage(nn.Module):
+    """Two convolutions with norms, then a frame of half the size; a side of one pixel stays."""
+
+    def __init__(self, narrow: int, wide: int) -> None:
+        super().__init__()
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(channels, wide, 3, padding=1, bias=False) for channels in (narrow, wide)
+        )
+        self.norms = nn.ModuleList(BatchNorm(wide) for _ in range(2))
+
+    def forward(
+        self, frames: Float[Tensor, "frames narrow height width"]
+    ) -> Float[Tensor, "frames wide half_height half_width"]:
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            frames = F.relu(norm(convolution(frames)))
+        return F.max_pool2d(frames, 2, ceil_mode=True)

@@ -15,10 +15,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import MaSnnConfig
+from event2vec.baselines.layers import BatchNorm, PointNorm
 from event2vec.baselines.spiking import ClippedNeurons
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import BatchNorm, PointNorm
 from event2vec.model.classifier import Classifier, check_sensor
 from event2vec.model.frames import make_frames
 

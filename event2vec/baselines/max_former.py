@@ -17,10 +17,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import MaxFormerConfig
+from event2vec.baselines.layers import BatchNorm
 from event2vec.baselines.spiking import LeakyNeurons
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import BatchNorm
 from event2vec.model.classifier import Classifier, check_sensor
 from event2vec.model.frames import coarsen, count_events, stretches_of_events
 

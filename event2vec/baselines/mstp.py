@@ -16,12 +16,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import MstpConfig
-from event2vec.baselines.residual import residual_stages
+from event2vec.baselines.layers import BatchNorm, VolumeNorm, drop, residual_stages
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import BatchNorm, VolumeNorm
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.dropout import drop
 from event2vec.model.frames import voxel_grid
 
 STAGES = 4

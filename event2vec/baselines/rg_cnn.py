@@ -19,12 +19,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import RgCnnConfig
+from event2vec.baselines.layers import PointNorm, drop
 from event2vec.baselines.points import Graph, connect, positions
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import PointNorm
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.dropout import drop
 
 RADIUS = 3.0  # pixels within which events are neighbours
 KERNEL = 5  # knots of the spline along x and along y

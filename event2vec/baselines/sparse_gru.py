@@ -20,12 +20,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import SparseGruConfig
+from event2vec.baselines.layers import BatchNorm, drop
 from event2vec.baselines.spiking import TriangleSpike, fire
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import BatchNorm
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.dropout import drop
 from event2vec.model.frames import make_frames
 
 TRACE = 0.9  # of the trace that is left after a step
@@ -49,9 +48,9 @@ class SparseGru(Classifier):
 
     def learn(
         self, batch: EventBatch, generator: torch.Generator | None
-    ) -> tuple[Float[Tensor, "parts batch classes"], Float[Tensor, ""]]:
+    ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, ""]]:
         heard = self._listen(batch, generator)
-        return self._answer(heard.sent)[None], PENALTY * heard.penalty
+        return self._answer(heard.sent), PENALTY * heard.penalty
 
     def _listen(self, batch: EventBatch, generator: torch.Generator | None) -> "Heard":
         check_sensor(batch.sensor, self.config.sensor)

@@ -16,13 +16,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import SpikGruConfig
-from event2vec.baselines.residual import residual_stages
+from event2vec.baselines.layers import BatchNorm, VolumeNorm, drop, residual_stages
 from event2vec.baselines.spiking import AdaptiveNeurons, BumpSpike, fire, keep_in_unit_range
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import BatchNorm, VolumeNorm
 from event2vec.model.classifier import Classifier, check_sensor
-from event2vec.model.dropout import drop
 from event2vec.model.frames import make_frames
 
 STAGES = 4

@@ -14,10 +14,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from event2vec.baselines.config import VoxelGridConfig
-from event2vec.baselines.residual import residual_stages
+from event2vec.baselines.layers import BatchNorm, residual_stages
 from event2vec.data.sampling import Sampling
 from event2vec.events import EventBatch
-from event2vec.model.batch_norm import BatchNorm
 from event2vec.model.classifier import Classifier, check_sensor
 from event2vec.model.frames import elapsed, voxel_grid
 

@@ -21,7 +21,6 @@ from event2vec.machine.cpu import flush_denormals
 from event2vec.machine.devices import CPU, Compute
 from event2vec.model.classifier import Classifier, build_model, count_parameters
 from event2vec.model.config import ModelConfig
-from event2vec.model.frame_branch import SIDE, FrameBranch
 from event2vec.model.neighbourhood import counts_around
 from event2vec.sensor import Sensor
 from event2vec.training.recipe import load_recipe
@@ -108,7 +107,7 @@ def count_operations(config: ModelConfig, events: int) -> float:
         attention = 2 * 2 * dim * length / 2  # two directions, scores and values, half of the keys
         total += 2.0 * length * (projections + attention)
         length = -(-length // 2) if config.pooling else length
-    return total + _count_neighbourhood(config, events) + _count_frames(config) + 2.0 * dim * config.classes
+    return total + _count_neighbourhood(config, events) + 2.0 * dim * config.classes
 
 
 def count_training_operations(config: ModelConfig, length: int) -> float:
@@ -118,19 +117,6 @@ def count_training_operations(config: ModelConfig, length: int) -> float:
 
 def _count_neighbourhood(config: ModelConfig, length: int) -> float:
     return 2.0 * length * counts_around(config.neighbourhood) * config.dim
-
-
-def _count_frames(config: ModelConfig) -> float:
-    if not config.frames:
-        return 0.0
-    with torch.device("meta"):  # for its sizes alone
-        branch, total = FrameBranch(config.frames, config.classes), 0.0
-    height, width = min(config.sensor.height, SIDE), min(config.sensor.width, SIDE)
-    for stage in branch.stages:
-        kernels = [weight for weight in stage.parameters() if weight.ndim == 4]
-        total += 2.0 * height * width * sum(kernel.numel() for kernel in kernels)
-        height, width = -(-height // 2), -(-width // 2)
-    return total + 2.0 * branch.head.weight.numel()
 
 
 def _table2(recipe: str, real: Sequence[Events], compute: Compute) -> Measurement:

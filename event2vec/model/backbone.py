@@ -9,7 +9,6 @@ from event2vec.model import compiled_block
 from event2vec.model.attention import Bidirectional, ForgettingDirection, build_attention
 from event2vec.model.compiled_block import Weights, is_watched
 from event2vec.model.config import ModelConfig
-from event2vec.model.dropout import drop_branch
 from event2vec.model.norm import LayerNorm, usual
 from event2vec.model.relative import Rotations, build_rotations
 from event2vec.model.rows import Rows
@@ -72,6 +71,19 @@ class Block(nn.Module):
                 for part in (self.attention, direction, *linears, *norms)
             )
         )
+
+
+def drop_branch(
+    branch: Float[Tensor, "batch length dim"], share: float, generator: torch.Generator | None
+) -> Float[Tensor, "batch length dim"]:
+    """Drop path: skip a branch for a share of the recordings, and scale it up for the others to compensate.
+
+    Without a generator, nothing is drawn and nothing is skipped.
+    """
+    if generator is None or share == 0:
+        return branch
+    stays = torch.rand(len(branch), 1, 1, generator=generator, device=branch.device) >= share
+    return branch * (stays / (1 - share)).to(branch.dtype)
 
 
 class Stage(nn.Module):

@@ -17,7 +17,6 @@ from event2vec.machine.cpu import fix_order_of_sums, on_one_thread
 from event2vec.model.backbone import build_backbone
 from event2vec.model.config import ModelConfig, NetworkConfig
 from event2vec.model.embedding import build_embedding
-from event2vec.model.frame_branch import FrameBranch, mean_answer
 from event2vec.model.heads import ClassHead, mean_over_valid
 from event2vec.model.networks import network_class
 from event2vec.model.predictor import Predictor, Recording
@@ -92,12 +91,9 @@ class Classifier(Predictor, nn.Module):
 
     def learn(
         self, batch: EventBatch, generator: torch.Generator | None
-    ) -> tuple[Float[Tensor, "parts batch classes"], Float[Tensor, ""] | float]:
-        """Logits of each part that learns to answer by itself, and a penalty that training adds to the loss.
-
-        Most networks are one part, and have no penalty.
-        """
-        return self(batch, generator)[None], 0.0
+    ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, ""] | float]:
+        """Logits, and a penalty that training adds to the loss; most networks have none."""
+        return self(batch, generator), 0.0
 
     def at_resolution(self, pixels: int) -> "Classifier | None":
         """The same network with frames of this many pixels a side (Figure 4); None: events are moved instead."""
@@ -151,7 +147,7 @@ class Classifier(Predictor, nn.Module):
 
 
 class Event2VecClassifier(Classifier):
-    """Embedding, backbone and head (Sec. 3.6); with `model.frames`, a branch beside them that reads frames."""
+    """Embedding, backbone and head (Sec. 3.6)."""
 
     config: ModelConfig
     reusable = ("embed.", "backbone.")
@@ -161,23 +157,12 @@ class Event2VecClassifier(Classifier):
         self.embed = build_embedding(config)
         self.backbone = build_backbone(config)
         self.head = ClassHead(config.dim, config.classes)
-        self.frames = FrameBranch(config.frames, config.classes) if config.frames else None
 
     def forward(self, batch: EventBatch, generator: torch.Generator | None = None) -> Float[Tensor, "batch classes"]:
-        """Logits. A generator, which training passes, enables drop path and dropout."""
-        return mean_answer(self._answers(batch, generator))
-
-    def learn(
-        self, batch: EventBatch, generator: torch.Generator | None
-    ) -> tuple[Float[Tensor, "parts batch classes"], float]:
-        return self._answers(batch, generator), 0.0
-
-    def _answers(self, batch: EventBatch, generator: torch.Generator | None) -> Float[Tensor, "parts batch classes"]:
-        """Logits from tokens, and from frames."""
+        """Logits. A generator, which training passes, enables drop path."""
         check_sensor(batch.sensor, self.config.sensor)
         tokens, valid, positions = self.read(batch, generator)
-        logits = self.classify(tokens, valid, generator, positions)
-        return logits[None] if self.frames is None else torch.stack([logits, self.frames(batch, generator)])
+        return self.classify(tokens, valid, generator, positions)
 
     def _classify(self, batch: EventBatch) -> Float[Tensor, "batch classes"]:
         rows, length = batch.valid.shape
@@ -200,7 +185,7 @@ class Event2VecClassifier(Classifier):
         generator: torch.Generator | None = None,
         positions: Float[Tensor, "batch length 3"] | None = None,
     ) -> Float[Tensor, "batch classes"]:
-        """Logits from tokens alone, for callers that change tokens first."""
+        """Logits from tokens, for callers that change tokens first."""
         return self.head(*self.backbone(tokens, valid, generator, positions))
 
     @torch.no_grad()

@@ -96,14 +96,6 @@ class ModelConfig(NetworkConfig, section="model"):
         least=0,
         below=1,
     )
-    frames: int = setting(
-        0,
-        "frames of equal duration, such as 5, that a small convolutional network reads beside the tokens; it and the "
-        "Transformer each learn to answer, and answer together; 0: tokens alone. "
-        "Ours, not the paper's (docs/differences.md)",
-        least=0,
-        most=256,
-    )
     drop_path: float = setting(
         0.0,
         "share of recordings that skip the last block in training; earlier blocks are skipped less, the first never",

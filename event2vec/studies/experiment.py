@@ -25,7 +25,7 @@ from event2vec.training.recipe import Recipe, load_recipe
 from event2vec.training.train import gpus_of
 
 # Model settings in which pre-training and training may differ.
-FREE = ("frames", "drop_tokens", "drop_path", "forget_bias", "classes")
+FREE = ("drop_tokens", "drop_path", "forget_bias", "classes")
 
 
 @dataclass(frozen=True)

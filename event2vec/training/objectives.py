@@ -13,7 +13,6 @@ from event2vec.errors import Event2VecError
 from event2vec.events import EventBatch
 from event2vec.model.classifier import Classifier, Event2VecClassifier
 from event2vec.model.coordinates import normalised_coordinates
-from event2vec.model.frame_branch import mean_answer
 from event2vec.model.masked import MaskedEventModel, MaskedModel
 from event2vec.model.tokens import become_tokens, choose_tokens
 from event2vec.training.augment import TokenMix
@@ -48,8 +47,6 @@ class Objective(nn.Module):
 class Classification(Objective):
     """Cross entropy, with label smoothing, TokenMix and weights of classes if the recipe asks for them.
 
-    Each part of a network that answers by itself learns by itself; the loss is the mean over parts.
-
     A recording has the weight of its class, and one with mixed tokens the mean of its classes' weights by their shares.
     What label smoothing spreads over other classes does not count: else all recordings would teach the rare classes.
     Validation is not weighted.
@@ -68,45 +65,29 @@ class Classification(Objective):
             raise Event2VecError(
                 f"objective.token_mix mixes tokens, which {model.config.network} does not have. Set it to 0"
             )
-        if config.token_mix and isinstance(model, Event2VecClassifier) and model.frames is not None:
-            raise Event2VecError(
-                "objective.token_mix mixes tokens, which frames do not have. Set it or model.frames to 0"
-            )
         self.model: Classifier = model
         self.config = config
         self.register_buffer("class_weights", class_weights, persistent=False)  # made from the data, not learnt
 
     def forward(self, batch: EventBatch, labels: Int64[Tensor, " batch"], generator: torch.Generator | None) -> Outcome:
         targets = F.one_hot(labels, self.model.config.classes).float()
+        penalty: Tensor | float = 0.0
         if generator is None:
-            logits = self.model(batch).float()
-            loss = F.cross_entropy(logits, targets)
+            logits = self.model(batch)
+        elif self._mixes(generator):
+            logits, targets = self._classify_mixed(batch, targets, generator)
         else:
-            answers, targets, penalty = self._learn(batch, targets, generator)
-            logits = mean_answer(answers)
-            loss = self._loss(answers, targets) + penalty
+            logits, penalty = self.model.learn(batch, generator)
+        logits = logits.float()
+        smoothing = self.config.label_smoothing if generator is not None else 0.0
+        if generator is None or self.class_weights is None:
+            loss = F.cross_entropy(logits, targets, label_smoothing=smoothing)
+        else:
+            losses = F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="none")
+            loss = (losses * (targets @ self.class_weights)).mean()
+        loss = loss + penalty
         accuracy = (logits.argmax(dim=-1) == labels).float().mean()
         return Outcome(loss, {"loss": loss.detach(), "accuracy": accuracy}, len(labels))
-
-    def _learn(
-        self, batch: EventBatch, targets: Float[Tensor, "batch classes"], generator: torch.Generator
-    ) -> tuple[Float[Tensor, "parts batch classes"], Float[Tensor, "batch classes"], Tensor | float]:
-        """Logits of each part, what they should be, and a penalty."""
-        if self._mixes(generator):
-            logits, targets = self._classify_mixed(batch, targets, generator)
-            return logits.float()[None], targets, 0.0
-        answers, penalty = self.model.learn(batch, generator)
-        return answers.float(), targets, penalty
-
-    def _loss(
-        self, answers: Float[Tensor, "parts batch classes"], targets: Float[Tensor, "batch classes"]
-    ) -> Float[Tensor, ""]:
-        """The mean over parts, each of which learns by itself."""
-        everyone, smoothing = targets.expand_as(answers).flatten(0, 1), self.config.label_smoothing
-        if self.class_weights is None:
-            return F.cross_entropy(answers.flatten(0, 1), everyone, label_smoothing=smoothing)
-        losses = F.cross_entropy(answers.flatten(0, 1), everyone, label_smoothing=smoothing, reduction="none")
-        return (losses * (everyone @ self.class_weights)).mean()
 
     def _classify_mixed(
         self, batch: EventBatch, targets: Float[Tensor, "batch classes"], generator: torch.Generator
