@@ -130,7 +130,7 @@ def settings_shown(*arguments):
 def test_help_shows_type_choices_limits_and_the_values_of_the_recipe_that_was_named():
     usual, nmnist = settings_shown("train"), settings_shown("train", "nmnist")
     assert usual["training.epochs"].endswith("(a whole number, at least 1; default: 64)")
-    assert nmnist["training.epochs"].endswith("(a whole number, at least 1; default: 120)")
+    assert nmnist["training.epochs"].endswith("(a whole number, at least 1; default: 150)")
     assert nmnist["sampling.method"].endswith("(random | clusters | temporal | spatial | density; default: clusters)")
     assert nmnist["augment.resize"].endswith("(a number, at least 0 and below 1; default: 0.2)")
     assert nmnist["model.sensor"].endswith("(WIDTHxHEIGHT; default: 34x34)")

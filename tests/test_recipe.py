@@ -199,7 +199,7 @@ def test_recipes_of_the_package_that_build_on_another_differ_in_a_few_settings()
     random = {"name": "dvs_lip_random", "sampling.method": "random", "augment.forget_intensity": 0}
     assert load_recipe("dvs_lip_random") == load_recipe("dvs_lip").with_settings(random)
     digits = {"name": "nmnist", "data.dataset": "nmnist", "model.sensor": "34x34", "model.classes": 10}
-    digits |= {"model.drop_path": 0.2, "model.drop_tokens": 0.5, "training.epochs": 120}
+    digits |= {"model.drop_path": 0.2, "model.drop_tokens": 0.8, "training.epochs": 150}
     digits |= {"augment.probability": 0.85, "augment.shear": 0.2}
     assert load_recipe("nmnist") == load_recipe("folder").with_settings(digits)
 
