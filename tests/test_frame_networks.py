@@ -178,6 +178,17 @@ def test_the_frame_cnn_is_pairs_of_convolutions_with_pooling(recurrent, placing,
         assert_close(network(batch, torch.Generator().manual_seed(3)), network.head(dropped))
 
 
+def test_the_frames_of_the_frame_cnn_have_their_channels_last(batch):
+    """Convolutions are quicker that way; nothing else would show that it was lost."""
+    network, seen = build(FrameCnnConfig(sensor=SENSOR, classes=3)), []
+    for stage in network.stages:
+        stage.register_forward_pre_hook(
+            lambda stage, given: seen.append(given[0].is_contiguous(memory_format=torch.channels_last))
+        )
+    network(batch)
+    assert seen == [True] * 3
+
+
 def test_odd_frames_lose_no_row_when_they_are_pooled():
     stage = build(FrameCnnConfig(sensor=Sensor(5, 1), classes=3, bins=1, channels=2, stages=1)).stages[0]
     assert stage(torch.ones(1, 2, 1, 5).double()).shape == (1, 2, 1, 3)
