@@ -66,6 +66,7 @@ def _throughput(recipe: str, count: int, compiled: bool, compute: Compute) -> Me
     model = build_model(config).to(compute.device)
     batch = made_batch(config.sensor, count, sampling.length).to(compute.device)
     if compiled:
+        torch.compiler.reset()  # of all networks together, torch keeps only a few forms
         model.compile(fullgraph=True)
     left, right = (torch.randn(MATRIX, MATRIX, device=compute.device) for _ in range(2))
     sides: dict[str, Callable[[], Any]] = {
