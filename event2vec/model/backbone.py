@@ -43,7 +43,7 @@ class Block(nn.Module):
 
     def _think_at_once(self, tokens: Float[Tensor, "batch length dim"], rows: Rows) -> Tensor | None:
         """By one call of compiled code; None where it cannot, and where parts were replaced or are watched."""
-        if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched() or not self._is_as_built():
+        if torch.is_grad_enabled() or is_watched() or not self._is_as_built():
             return None
         (direction,), norms = self.attention.directions, (self.attention_norm, self.feed_norm)
         assert isinstance(direction, ForgettingDirection)

@@ -35,7 +35,9 @@ class Weights(NamedTuple):
 
 
 def is_watched() -> bool:
-    """Whether a hook on all modules, or a mode such as a counter of operations, wants to see what each part does."""
+    """Whether a compiler, a hook on all modules, or a mode such as a counter of operations, is to see each part."""
+    if torch.compiler.is_compiling():  # first: what follows cannot be compiled
+        return True
     hooks = every_module._global_forward_hooks or every_module._global_forward_pre_hooks
     return bool(hooks) or _get_current_dispatch_mode() is not None
 

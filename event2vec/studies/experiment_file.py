@@ -10,7 +10,7 @@ from typing import Any
 from event2vec.documents import EXPERIMENTS, read_yaml
 from event2vec.errors import FileError
 from event2vec.names import shorten, shown
-from event2vec.studies.tables import Row
+from event2vec.studies.tables import Row, check_settings
 from event2vec.training.recipe import Recipe, load_recipe
 
 TIMED = 500  # test recordings, evenly spaced, on which times are measured; all, where there are no more
@@ -43,8 +43,7 @@ def load_experiment(name_or_path: str) -> Experiment:
     content = read_yaml(path)
     try:
         shared = content.pop("settings", {})
-        if not isinstance(shared, dict):
-            raise ValueError(f"settings must be given by their names, got {shown(shared)}")
+        check_settings(shared)
         rows = tuple(_read_row(row, shared) for row in content.pop("rows"))
         return Experiment(rows=rows, **content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -55,8 +54,9 @@ def load_experiment(name_or_path: str) -> Experiment:
 def _read_row(row: dict[str, Any], shared: dict[str, Any]) -> Row:
     """YAML takes 75.88 for a number; the paper's figures are kept as it writes them. Rows of one's own have none."""
     paper = {name: shorten(str(value)) for name, value in row.get("paper", {}).items()}
-    own = row.get("settings", {})  # what is no mapping is left for the row to refuse
-    return Row(**row | {"settings": shared | own if isinstance(own, dict) else own, "paper": paper})
+    own = row.get("settings", {})
+    check_settings(own)
+    return Row(**row | {"settings": shared | own, "paper": paper})
 
 
 def choose_pretraining(experiment: Experiment, recipe: Recipe, named: str | Path | None) -> Recipe | None:

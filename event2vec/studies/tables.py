@@ -39,13 +39,17 @@ class Row:
         # The name becomes that of a folder.
         if not isinstance(self.name, str) or not self.name or "/" in self.name or UNPRINTABLE.search(self.name):
             raise ValueError(f"name must be text without a slash, got {shown(self.name)}")
-        for settings in (self.settings, self.pretrain):
-            if not isinstance(settings, dict):
-                raise ValueError(f"settings must be given by their names, got {shown(settings)}")
+        check_settings(self.settings)
+        check_settings(self.pretrain)
         if self.engine not in ENGINES:
             raise ValueError(f"engine must be one of {', '.join(ENGINES)}, got {shown(self.engine)}")
         if not isinstance(self.iterations, int) or not 1 <= self.iterations <= 10_000:
             raise ValueError(f"iterations must be from 1 to 10,000, got {shown(self.iterations)}")
+
+
+def check_settings(settings: Any) -> None:
+    if not isinstance(settings, dict):
+        raise ValueError(f"settings must be given by their names, got {shown(settings)}")
 
 
 @dataclass(frozen=True)
